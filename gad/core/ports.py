@@ -1,0 +1,122 @@
+"""The sockets of the core: what a provider, a tool and a clock must look like.
+
+Concrete parts live in the other rooms; the composition root plugs them in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from gad.core.messages import Assistant, Message, StopReason, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    """What the model is told of a tool. `parameters` is a JSON Schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request to a model.
+
+    The prefix (`system`, `tools`, then `messages`) is stable from turn to turn, so vendors can cache
+    it. `anchor` is what changes every turn; a provider renders it as the last text of the newest user
+    message, behind every cache breakpoint.
+    """
+
+    system: str
+    tools: tuple[ToolSchema, ...]
+    messages: tuple[Message, ...]
+    anchor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer. `model` is the name the server reported, for the record and the price table."""
+
+    message: Assistant
+    stop: StopReason
+    usage: Usage
+    model: str
+
+
+class Provider(Protocol):
+    """A model that can be asked."""
+
+    model: str
+
+    async def ask(self, request: Request, on_text: Callable[[str], None]) -> Answer:
+        """Ask once, stream text deltas into `on_text`, return the complete answer.
+
+        Never retries. Raises the errors below `gad.errors.ProviderError` and nothing else; an answer
+        that did not arrive whole is a NetworkError, never a shorter answer. Cancelling the task
+        closes the HTTP response at once.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections and child processes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What ask_user wants to know, with suggested answers."""
+
+    text: str
+    candidates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tool's run gives. `question` and `key_info` are effects on the session, not text for the model."""
+
+    status: Literal["ok", "error"]
+    output: str
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    question: Question | None = None
+    key_info: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Where a tool call runs. Paths are absolute strings.
+
+    `cwd` is where relative paths start; `work` is the session's scratch directory; `emit` streams
+    text to output.txt while the tool runs; `environment` is what a child process may see.
+    """
+
+    session: str
+    call_id: str
+    cwd: str
+    work: str
+    emit: Callable[[str], None]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Tool(Protocol):
+    """One of the nine atomic tools."""
+
+    schema: ToolSchema
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
+        """Do it. `arguments` have been checked against the schema.
+
+        What the model should see is an `Outcome` with status error, not an exception. Cancelling the
+        task stops the work and everything it started.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """Time, so that tests can turn it."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
