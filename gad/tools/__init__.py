@@ -1,0 +1,1 @@
+"""The atomic tools, one file a capability."""
