@@ -140,8 +140,8 @@ def part_to_json(part: Part) -> JSON:
         case Text(text):
             return {"text": text}
         case Thinking(text, signature, data):
-            found = {"thinking": text, "signature": signature, "data": data}
-            return {key: value for key, value in found.items() if value or key == "thinking"}
+            block = {"thinking": text, "signature": signature, "data": data}
+            return {key: value for key, value in block.items() if value or key == "thinking"}
         case ToolCall(id_, name, arguments, problem):
             found = {"call": id_, "name": name, "arguments": dict(arguments)}
             return found | ({"problem": problem} if problem else {})

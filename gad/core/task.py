@@ -1,0 +1,47 @@
+"""What a client may ask for in task.yaml, as one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """The options of one conversation. None means: as the daemon's gad.yaml says.
+
+    `model` names an entry of gad.yaml's models. `cwd` is an absolute path. `turns`, `tokens`, `usd`
+    and `seconds` limit the session. `check` is a shell command that decides whether the work is done.
+    `tools` restricts the tool set. `ask: never` says that nobody is there to answer questions.
+    `not_before` is in seconds since the epoch. A higher `priority` is admitted first.
+    """
+
+    model: str | None = None
+    cwd: str | None = None
+    turns: int | None = None
+    tokens: int | None = None
+    usd: float | None = None
+    seconds: float | None = None
+    check: str | None = None
+    tools: tuple[str, ...] | None = None
+    memory: bool = True
+    ask: Literal["user", "never"] = "user"
+    parent: str | None = None
+    priority: int = 0
+    not_before: float | None = None
+    labels: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what differs from the defaults, for the journal."""
+        default = asdict(TaskOptions())
+        return {key: value for key, value in asdict(self).items() if value != default[key]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TaskOptions:
+        """Read back what `to_json` wrote. Raises TypeError on an unknown option."""
+        found = dict(data)
+        for key in ("tools", "labels"):
+            if found.get(key) is not None:
+                found[key] = tuple(found[key])
+        return cls(**found)
