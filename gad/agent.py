@@ -1,0 +1,280 @@
+"""The runner: performs one session's steps until it must wait for somebody.
+
+    while not waiting(step := session.next_step()):
+        event = perform(step)
+        journal, fold, show it
+
+Retry policy lives here and nowhere else. A stop request or a shutdown cancels the step that is under
+way; the machine then says what follows from that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gad.core import anchor
+from gad.core.arguments import BadArguments, check_arguments
+from gad.core.budget import Price, cost_usd
+from gad.core.escalation import ASK
+from gad.core.messages import ToolResult
+from gad.core.ports import Answer, Outcome, Provider, Request, Tool, ToolContext, ToolSchema
+from gad.core.prompt import SYSTEM
+from gad.core.records import (
+    Answered,
+    Asked,
+    Calling,
+    Checked,
+    Deferred,
+    Ended,
+    Paused,
+    Record,
+    ToolFinished,
+    ToolStarted,
+)
+from gad.core.session import AwaitReply, CallModel, Finish, RunCheck, RunTool, Step
+from gad.errors import GadError, LocalModelError, Permanent, Temporary
+from gad.spool.live import Live
+from gad.spool.narrate import call_heading
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How to wait for a model that is out of reach, in seconds: the first wait, the longest, when to give up."""
+
+    first: float
+    most: float
+    give_up: float
+
+    def wait(self, attempt: int, retry_after: float | None) -> float:
+        """Return the seconds to wait before attempt `attempt` + 1: doubled each time, jittered by up to a half.
+
+        What the server asked for is a floor.
+        """
+        backoff = min(self.most, self.first * 2.0 ** min(attempt - 1, 30)) * random.uniform(0.5, 1.0)
+        return max(backoff, retry_after or 0.0)
+
+
+class RunCommand(Protocol):
+    """Run a shell command in `cwd` as its own process group; return its exit code and its output's head and tail."""
+
+    def __call__(
+        self, command: str, *, cwd: str, work: str, environment: Mapping[str, str], emit: Callable[[str], None]
+    ) -> Awaitable[tuple[int, str]]:
+        """End the whole group when the call is cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a runner is made of; the composition root chooses.
+
+    `price` takes a model entry's name and the id that the server reported. `spent_today` and `spend` are
+    the whole daemon's US dollars.
+    """
+
+    provider: Callable[[str], Provider]
+    tools: Mapping[str, Tool]
+    run_check: RunCommand
+    retry: RetryPolicy
+    price: Callable[[str, str | None], Price | None]
+    environment: Callable[[str, str], Mapping[str, str]]
+    work: Callable[[str], str]
+    now: Callable[[], float] = time.time
+    usd_per_day: float | None = None
+    spent_today: Callable[[], float] = lambda: 0.0
+    spend: Callable[[str, float], None] = lambda session, usd: None
+
+
+class Runner:
+    """Runs one live session."""
+
+    def __init__(self, live: Live, parts: Parts) -> None:
+        self.live = live
+        self._parts = parts
+        self._step: asyncio.Task[Record] | None = None
+        self._leaving = False
+
+    def interrupt(self) -> None:
+        """Break off the step under way: the session has a stop request."""
+        if self._step is not None:
+            self._step.cancel()
+
+    def leave(self) -> None:
+        """Break off and leave the session as it is, to be resumed by the next daemon."""
+        self._leaving = True
+        self.interrupt()
+
+    async def run(self) -> None:
+        """Perform steps until the session waits for a client or for a model that is out of reach."""
+        session = self.live.session
+        while not self._leaving:
+            step = session.next_step(self._parts.now())
+            if isinstance(step, AwaitReply) and step.question is None:
+                return
+            record = await self._guarded(step)
+            if record is None:
+                continue
+            await self.live.append(record)
+            if isinstance(record, Deferred):
+                return
+        if session.state == "running":
+            await self.live.append(Paused(self._parts.now()))
+
+    async def _guarded(self, step: Step) -> Record | None:
+        """Perform one step within the time limit; None when it was broken off."""
+        left = self.live.session.seconds_left(self._parts.now())
+        self._step = asyncio.create_task(self._perform(step))
+        try:
+            done, _ = await asyncio.wait({self._step}, timeout=left)
+            if not done:
+                self._step.cancel()
+                await asyncio.wait({self._step})
+            if self._step.cancelled():
+                return None
+            return self._step.result()
+        except asyncio.CancelledError:
+            self._step.cancel()
+            await asyncio.wait({self._step})
+            raise
+        finally:
+            self._step = None
+
+    async def _perform(self, step: Step) -> Record:
+        match step:
+            case CallModel():
+                return await self._call_model(step)
+            case RunTool():
+                return await self._run_tool(step)
+            case RunCheck():
+                return await self._run_check(step)
+            case AwaitReply(question):
+                assert question is not None
+                return Asked(self._parts.now(), "", question.text, question.candidates)
+            case Finish():
+                return Ended(self._parts.now(), step.state, step.error, step.limit)
+
+    # -- the model -----------------------------------------------------------------------------
+
+    async def _call_model(self, step: CallModel) -> Record:
+        session, parts = self.live.session, self._parts
+        name = session.options.model or ""
+        try:
+            provider = parts.provider(name)
+        except GadError as exc:
+            return Ended(self._parts.now(), "failed", str(exc))
+        if refusal := self._unaffordable(provider.model, parts.price(name, None)):
+            return Ended(self._parts.now(), "failed", refusal)
+        await self.live.append(Calling(self._parts.now(), step.turn, provider.model))
+        request = Request(
+            system=SYSTEM,
+            tools=self._schemas(),
+            messages=tuple(session.transcript),
+            anchor=anchor.render(key_info=session.key_info, pinned=session.pinned),
+        )
+        try:
+            answer = await provider.ask(request, self.live.output.write)
+        except Temporary as exc:
+            return self._defer(exc)
+        except (Permanent, LocalModelError) as exc:
+            return Ended(self._parts.now(), "failed", str(exc))
+        return self._answered(step, answer, parts.price(name, answer.model))
+
+    def _answered(self, step: CallModel, answer: Answer, price: Price | None) -> Answered:
+        usd = cost_usd(answer.usage, price)
+        if usd:
+            self._parts.spend(self.live.name, usd)
+        return Answered(self._parts.now(), step.turn, answer.message, answer.stop, answer.model, answer.usage, usd)
+
+    def _unaffordable(self, model: str, price: Price | None) -> str:
+        """Return why money keeps this request from being made, or an empty string."""
+        cap, limit = self._parts.usd_per_day, self.live.session.options.usd
+        if price is None and (cap is not None or limit is not None):
+            return f"a dollar limit is set, but the price of {model} is unknown: add it under `prices:` in gad.yaml"
+        if cap is not None and (spent := self._parts.spent_today()) >= cap:
+            return f"the day's dollar cap is reached ({spent:.2f} of {cap:g} USD): see `usd_per_day` in gad.yaml"
+        return ""
+
+    def _schemas(self) -> tuple[ToolSchema, ...]:
+        session = self.live.session
+        chosen = session.options.tools
+        return tuple(
+            tool.schema
+            for name, tool in self._parts.tools.items()
+            if (chosen is None or name in chosen) and (name != ASK or session.can_ask)
+        )
+
+    def _defer(self, error: Temporary) -> Record:
+        session, retry, now = self.live.session, self._parts.retry, self._parts.now()
+        attempts = session.attempts + 1
+        wait = retry.wait(attempts, error.retry_after)
+        since = session.deferred_since if session.attempts else now
+        if now + wait - since > retry.give_up:
+            return Ended(now, "failed", f"gave up after {attempts} attempts in {now - since:.0f} s: {error}")
+        return Deferred(now, str(error), now + wait, attempts)
+
+    # -- tools ---------------------------------------------------------------------------------
+
+    async def _run_tool(self, step: RunTool) -> Record:
+        call, session = step.call, self.live.session
+        tool = self._parts.tools.get(call.name)
+        allowed = {schema.name for schema in self._schemas()} | {ASK}
+        refusal = step.refusal
+        arguments = call.arguments
+        if not refusal and (tool is None or call.name not in allowed):
+            refusal = f"unknown tool {call.name!r}: there are {', '.join(sorted(allowed))}"
+        if not refusal and tool is not None:
+            try:
+                arguments = check_arguments(tool.schema, arguments)
+            except BadArguments as exc:
+                refusal = str(exc)
+        self.live.output.line(call_heading(call.name, dict(call.arguments)))
+        if refusal or tool is None:
+            meta = {"not_run": True} if step.not_run else {}
+            return self._finished(step, Outcome("error", refusal, meta), 0.0)
+        if call.name != ASK:
+            await self.live.append(ToolStarted(self._parts.now(), call.id, call.name))
+        work = self._parts.work(session.name)
+        context = ToolContext(
+            session=session.name,
+            call_id=call.id,
+            cwd=session.options.cwd or work,
+            work=work,
+            emit=self.live.output.write,
+            environment=self._parts.environment(session.name, call.id),
+        )
+        began = time.monotonic()
+        try:
+            outcome = await tool.run(arguments, context)
+        except Exception as exc:  # a tool's own bug must not take the session down; the model sees it, the log has it
+            log.exception("session %s: tool %s broke", session.name, call.name)
+            outcome = Outcome("error", f"{call.name} broke: {type(exc).__name__}: {exc}")
+        if outcome.question is not None:
+            return Asked(self._parts.now(), call.id, outcome.question.text, outcome.question.candidates)
+        return self._finished(step, outcome, time.monotonic() - began)
+
+    def _finished(self, step: RunTool, outcome: Outcome, seconds: float) -> ToolFinished:
+        output = outcome.output
+        if outcome.status == "error" and step.note and not step.not_run:
+            output = f"{output}\n{step.note}".strip()
+        result = ToolResult(step.call.id, outcome.status, output, dict(outcome.meta))
+        return ToolFinished(self._parts.now(), result, round(seconds, 3), outcome.key_info)
+
+    async def _run_check(self, step: RunCheck) -> Record:
+        session = self.live.session
+        work = self._parts.work(session.name)
+        exit_code, output = await self._parts.run_check(
+            step.command,
+            cwd=session.options.cwd or work,
+            work=work,
+            environment=self._parts.environment(session.name, "check"),
+            emit=self.live.output.write,
+        )
+        return Checked(self._parts.now(), exit_code, output)

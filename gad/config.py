@@ -1,0 +1,354 @@
+"""gad.yaml as frozen values; every mistake is named with its line and how to mend it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from yaml import Node, ScalarNode
+
+from gad import yaml_lines as rule
+from gad.core.budget import FREE, Price, find_price
+from gad.core.prices import SHIPPED
+from gad.errors import ConfigError, HomeNotFound
+from gad.home import CONFIG_NAME
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one session may use; None is no limit. `seconds` is wall-clock time spent working."""
+
+    turns: int = 80
+    tokens: int | None = None
+    usd: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One entry of `models`.
+
+    `key_env` names an environment variable, `key_file` an absolute path; with neither no key is sent.
+    `context` is the window in tokens when it is known. `weights` (an absolute path) and `threads` are
+    the local model's. `idle_timeout` is in seconds.
+    """
+
+    name: str
+    provider: Literal["anthropic", "openai", "local"]
+    model: str
+    api: Literal["chat", "responses"] = "chat"
+    base_url: str | None = None
+    key_env: str | None = None
+    key_file: str | None = None
+    max_tokens: int = 8192
+    idle_timeout: float = 120.0
+    context: int | None = None
+    weights: str | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How long to wait for a model that is out of reach, in seconds: at first, at most, and altogether."""
+
+    first: float = 1.0
+    most: float = 60.0
+    give_up: float = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolSettings:
+    """What is accepted from clients.
+
+    `users` are names or numeric ids besides the daemon's own. `polling` None: where events do not work.
+    """
+
+    max_bytes: int = 1_048_576
+    users: tuple[str, ...] = ()
+    polling: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings in force. `sources` says where each value that is not a default came from, by dotted key."""
+
+    home: Path
+    model: str
+    models: Mapping[str, Model]
+    limits: Limits = field(default_factory=Limits)
+    usd_per_day: float | None = None
+    sessions: int = 16
+    retry: Retry = field(default_factory=Retry)
+    prices: Mapping[str, Price] = field(default_factory=lambda: SHIPPED)
+    spool: SpoolSettings = field(default_factory=SpoolSettings)
+    ask: Literal["user", "never"] = "user"
+    sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def spool_dir(self) -> Path:
+        """Where sessions are handed in."""
+        return self.home / "spool"
+
+    @property
+    def work_dir(self) -> Path:
+        """Where tools work, one directory a session."""
+        return self.home / "work"
+
+    @property
+    def memory_dir(self) -> Path:
+        """What agents keep between sessions."""
+        return self.home / "memory"
+
+    @property
+    def triggers_dir(self) -> Path:
+        """Programs that start sessions by themselves."""
+        return self.home / "triggers"
+
+    def source(self, key: str) -> str:
+        """Return where the value of a dotted key came from."""
+        return self.sources.get(key, "default")
+
+    def price_of(self, entry: Model, reported: str | None = None) -> Price | None:
+        """Return the price of what an entry answers with; `reported` is the model id that the server named."""
+        if entry.provider == "local":
+            return FREE
+        found = find_price(self.prices, reported) if reported else None
+        return found or find_price(self.prices, entry.model)
+
+
+BUILT_IN: Mapping[str, Model] = MappingProxyType(
+    {
+        "claude": Model(
+            "claude",
+            "anthropic",
+            "claude-sonnet-5-5",
+            key_env="ANTHROPIC_API_KEY",
+            max_tokens=32_000,
+            context=1_000_000,
+        ),
+        # This generation calls functions through the Responses API only.
+        "gpt": Model(
+            "gpt",
+            "openai",
+            "gpt-6.2-sol",
+            api="responses",
+            key_env="OPENAI_API_KEY",
+            max_tokens=32_000,
+            context=1_050_000,
+        ),
+        # Prompts are read at some 50 tokens a second on a small machine, so silence is long.
+        "local": Model(
+            "local",
+            "local",
+            "qwen2.5-coder-1.5b-instruct",
+            max_tokens=2048,
+            idle_timeout=600.0,
+            context=16_384,
+        ),
+    }
+)
+_DEFAULT_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+_BASE_URLS = {"claude": "ANTHROPIC_BASE_URL", "gpt": "OPENAI_BASE_URL"}
+
+_YEAR = 366 * 86400.0
+_USD = rule.number(0.0001, 1e6, "US dollars")
+_PER_MILLION = rule.number(0, 1e5, "US dollars per million tokens")
+LIMIT_FIELDS: dict[str, rule.Field] = {
+    "turns": rule.whole(1, 1_000_000),
+    "tokens": rule.whole(1, 10**12),
+    "usd": _USD,
+    "seconds": rule.seconds(1, _YEAR),
+}
+_MODEL: dict[str, rule.Field] = {
+    "provider": rule.choice("anthropic", "openai", "local"),
+    "model": rule.text,
+    "api": rule.choice("chat", "responses"),
+    "base_url": rule.matching(r"https?://[^\s/]+\S*", "a URL that begins with http:// or https://"),
+    "key_env": rule.matching(
+        r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, never the key itself", secret=True
+    ),
+    "key_file": rule.text,
+    "max_tokens": rule.whole(1, 10_000_000),
+    "idle_timeout": rule.seconds(0.1, 86400),
+    "context": rule.whole(512, 100_000_000),
+    "weights": rule.text,
+    "threads": rule.whole(1, 1024),
+}
+_RETRY: dict[str, rule.Field] = {
+    "first": rule.seconds(0.01, 3600),
+    "most": rule.seconds(0.01, 86400),
+    "give_up": rule.seconds(0, _YEAR),
+}
+_PRICE: dict[str, rule.Field] = {
+    "input": _PER_MILLION,
+    "output": _PER_MILLION,
+    "cached": _PER_MILLION,
+    "cache_write": _PER_MILLION,
+    "above": rule.whole(1, 100_000_000),
+    "above_input": rule.number(1, 100, "a factor"),
+    "above_output": rule.number(1, 100, "a factor"),
+}
+
+
+def _polling(node: Node) -> bool | None:
+    return None if isinstance(node, ScalarNode) and node.value == "auto" else rule.flag(node)
+
+
+_SPOOL: dict[str, rule.Field] = {
+    "max_bytes": rule.whole(1, 2**30),
+    "users": rule.texts,
+    "polling": _polling,
+}
+_TOP: dict[str, rule.Field] = {
+    "model": rule.text,
+    "models": rule.as_node,
+    "limits": rule.as_node,
+    "usd_per_day": _USD,
+    "sessions": rule.whole(1, 10_000),
+    "retry": rule.as_node,
+    "prices": rule.as_node,
+    "spool": rule.as_node,
+    "ask": rule.choice("user", "never"),
+}
+
+
+def load(home: Path, environ: Mapping[str, str]) -> Config:
+    """Read a home's gad.yaml. Raises ConfigError that names every mistake, one a line."""
+    path = home / CONFIG_NAME
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise HomeNotFound(f"{home} holds no {CONFIG_NAME}; make it a home with: gad init {home}") from None
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"{CONFIG_NAME}: not UTF-8 at byte {exc.start}; save it as UTF-8") from None
+    except OSError as exc:
+        raise ConfigError(f"{path}: cannot be read: {exc.strerror}") from None
+    reader = rule.Reader(CONFIG_NAME)
+    given = reader.table(reader.compose(text), "", _TOP)
+    sources: dict[str, str] = {}
+    models = _models(reader, reader.entries(given.get("models"), "models"), home, environ, sources)
+    prices = _prices(reader, reader.entries(given.get("prices"), "prices"))
+    limits = Limits(**reader.table(given.get("limits"), "limits", LIMIT_FIELDS))
+    spool = SpoolSettings(**reader.table(given.get("spool"), "spool", _SPOOL))
+    retry = Retry(**reader.table(given.get("retry"), "retry", _RETRY))
+    if retry.first > retry.most:
+        line = reader.lines.get("retry.first") or reader.lines.get("retry.most", 1)
+        reader.fail(line, "retry.first", f"{retry.first:g} s is more than retry.most, {retry.most:g} s; swap them")
+    name = given.get("model")
+    if name is None:
+        name, sources["model"] = _default_model(environ)
+    elif name not in models:
+        reader.fail(
+            reader.lines["model"], "model", f"no entry of models is called {name!r}" + rule.did_you_mean(name, models)
+        )
+    reader.finish()
+    sources |= {key: f"{CONFIG_NAME}:{line}" for key, line in reader.lines.items()}
+    return Config(
+        home=home,
+        model=name,
+        models=MappingProxyType(models),
+        limits=limits,
+        usd_per_day=given.get("usd_per_day"),
+        sessions=given.get("sessions", 16),
+        retry=retry,
+        prices=MappingProxyType(prices),
+        spool=spool,
+        ask=given.get("ask", "user"),
+        sources=MappingProxyType(sources),
+    )
+
+
+def read_key(entry: Model, environ: Mapping[str, str]) -> str | None:
+    """Return an entry's key, or None when it has none. Raises ConfigError when its key file cannot be read."""
+    if entry.key_file:
+        try:
+            return Path(entry.key_file).read_text(encoding="utf-8").strip() or None
+        except (OSError, UnicodeDecodeError) as exc:
+            said = exc.strerror if isinstance(exc, OSError) else "it is not text"
+            raise ConfigError(f"models.{entry.name}.key_file: {entry.key_file} cannot be read: {said}") from None
+    return environ.get(entry.key_env) or None if entry.key_env else None
+
+
+def _default_model(environ: Mapping[str, str]) -> tuple[str, str]:
+    for name in ("claude", "gpt"):
+        variable = BUILT_IN[name].key_env
+        if variable and environ.get(variable):
+            return name, f"environment {variable}"
+    return "local", "default"
+
+
+def _models(
+    reader: rule.Reader,
+    given: Mapping[str, Node],
+    home: Path,
+    environ: Mapping[str, str],
+    sources: dict[str, str],
+) -> dict[str, Model]:
+    models = dict(BUILT_IN)
+    for name, variable in _BASE_URLS.items():
+        if environ.get(variable):
+            models[name] = replace(models[name], base_url=environ[variable], api="chat")
+            sources[f"models.{name}.base_url"] = f"environment {variable}"
+    for name, node in given.items():
+        path = f"models.{name}"
+        values = reader.table(node, path, _MODEL)
+        for key in ("key_file", "weights"):
+            if key in values:
+                values[key] = os.path.normpath(home / os.path.expanduser(values[key]))
+        if entry := _model(reader, path, values, models.get(name)):
+            models[name] = entry
+            if f"{path}.base_url" in reader.lines:
+                sources.pop(f"{path}.base_url", None)
+    return models
+
+
+def _model(reader: rule.Reader, path: str, values: dict[str, Any], base: Model | None) -> Model | None:
+    """Merge one entry over the built-in one of its name; the merge starts anew when it names another provider."""
+    line = reader.lines[path]
+    if base is not None and values.get("provider", base.provider) != base.provider:
+        base = None
+    if base is None:
+        missing = [key for key in ("provider", "model") if key not in values and f"{path}.{key}" not in reader.lines]
+        for key in missing:
+            reader.fail(line, path, f"{key} is missing; add the line `{key}: ...` to this entry")
+        if "provider" not in values or "model" not in values:
+            return None
+    provider = values.get("provider") or (base.provider if base else "")
+    allowed = {"openai": ("weights", "threads"), "anthropic": ("api", "weights", "threads")}
+    unused = allowed.get(provider, ("api", "base_url", "key_env", "key_file"))
+    for key in unused:
+        if key in values:
+            reader.fail(
+                reader.lines[f"{path}.{key}"], f"{path}.{key}", f"has no meaning for provider {provider}; remove it"
+            )
+    if "key_env" in values and "key_file" in values:
+        reader.fail(
+            reader.lines[f"{path}.key_file"], f"{path}.key_file", "key_env is given as well; keep one of the two"
+        )
+    if "key_file" in values:
+        values.setdefault("key_env", None)
+    if "base_url" in values:
+        # Another server gets a vendor's key only when the entry says so, and most speak chat alone.
+        values.setdefault("key_env", None)
+        values.setdefault("api", "chat")
+    elif base is None and "key_env" not in values:
+        values["key_env"] = _DEFAULT_KEYS.get(provider)
+    name = path.removeprefix("models.")
+    return replace(base, **values) if base else Model(name=name, **values)
+
+
+def _prices(reader: rule.Reader, given: Mapping[str, Node]) -> dict[str, Price]:
+    prices = dict(SHIPPED)
+    for name, node in given.items():
+        path = f"prices.{name}"
+        values = reader.table(node, path, _PRICE)
+        missing = [key for key in ("input", "output") if f"{path}.{key}" not in reader.lines]
+        for key in missing:
+            reader.fail(reader.lines[path], path, f"{key} is missing; add its US dollars per million tokens")
+        if "input" in values and "output" in values:
+            prices[name] = Price(**values)
+    return prices

@@ -1,0 +1,271 @@
+"""The journal's records: everything that ever happens to a session, one frozen class a kind.
+
+A record is written before what it says is acted on, and a session's state is a fold over its
+records (`gad.core.session`). `encode` and `decode` are the JSON form, one object a line.
+`at` is always in seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from gad.core.messages import Assistant, StopReason, ToolCall, ToolResult, Usage, part_from_json, part_to_json
+from gad.core.task import TaskOptions
+from gad.errors import JournalDamaged
+
+VERSION = 1
+"""The journal format's version, in every `begin` record."""
+
+EndState = Literal["done", "failed", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A conversation starts.
+
+    `preamble` is what changes from session to session (date, directory); it opens the first user
+    message, so that the system prompt never changes. `persist` asks the engine to send a model that
+    gives up right after a failed call back to work once.
+    """
+
+    at: float
+    session: str
+    options: TaskOptions
+    preamble: str = ""
+    persist: bool = False
+    v: int = VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A client's message was accepted from claim number `n`."""
+
+    at: float
+    n: int
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """context.txt: text pinned into working memory."""
+
+    at: float
+    n: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """stop.txt was dropped."""
+
+    at: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedDown:
+    """A client's file could not be accepted; it is kept as rejected-NNNN-<file>."""
+
+    at: float
+    n: int
+    file: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """A request is about to go out. Closes the user message: what came later waits for the next turn."""
+
+    at: float
+    turn: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The model is out of reach; it will be asked again at `retry_at` (seconds since the epoch)."""
+
+    at: float
+    error: str
+    retry_at: float
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A complete answer. `usd` is None when the model's price is unknown."""
+
+    at: float
+    turn: int
+    message: Assistant
+    stop: StopReason
+    model: str
+    usage: Usage
+    usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool is about to run."""
+
+    at: float
+    call: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A call has its result. Also written, without ToolStarted, for a call that was refused."""
+
+    at: float
+    result: ToolResult
+    seconds: float = 0.0
+    key_info: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question to the user. `call` is the ask_user call, or empty when the engine asks."""
+
+    at: float
+    call: str
+    question: str
+    candidates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """task.yaml's check ran."""
+
+    at: float
+    exit: int
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A daemon found this session in the middle of a step: the one before it crashed."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The daemon shut down in good order in the middle of this session."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The round is over."""
+
+    at: float
+    state: EndState
+    error: str = ""
+    limit: bool = False
+
+
+Record = (
+    Begin
+    | Said
+    | Pinned
+    | StopAsked
+    | TurnedDown
+    | Calling
+    | Deferred
+    | Answered
+    | ToolStarted
+    | ToolFinished
+    | Asked
+    | Checked
+    | Resumed
+    | Paused
+    | Ended
+)
+
+KINDS: Mapping[str, type[Record]] = {
+    "begin": Begin,
+    "message": Said,
+    "context": Pinned,
+    "stop": StopAsked,
+    "rejected": TurnedDown,
+    "calling": Calling,
+    "deferred": Deferred,
+    "answer": Answered,
+    "tool_started": ToolStarted,
+    "tool_finished": ToolFinished,
+    "asked": Asked,
+    "checked": Checked,
+    "resumed": Resumed,
+    "paused": Paused,
+    "ended": Ended,
+}
+_NAMES = {kind: name for name, kind in KINDS.items()}
+
+
+def kind_of(record: Record) -> str:
+    """Return the record's name in the journal."""
+    return _NAMES[type(record)]
+
+
+def encode(record: Record) -> dict[str, Any]:
+    """Return the record as a JSON object."""
+    head: dict[str, Any] = {"kind": kind_of(record)}
+    match record:
+        case Begin():
+            fields = {name: getattr(record, name) for name in ("at", "v", "session", "preamble", "persist")}
+            return head | fields | {"options": record.options.to_json()}
+        case Answered():
+            return head | {
+                "at": record.at,
+                "turn": record.turn,
+                "parts": [part_to_json(part) for part in record.message.parts],
+                "stop": record.stop,
+                "model": record.model,
+                "usage": asdict(record.usage),
+                "usd": record.usd,
+            }
+        case ToolFinished():
+            found = head | {"at": record.at, "result": part_to_json(record.result), "seconds": record.seconds}
+            return found | ({} if record.key_info is None else {"key_info": record.key_info})
+        case _:
+            return head | asdict(record)
+
+
+def decode(data: object) -> Record:
+    """Read back what `encode` wrote. Raises JournalDamaged on anything else."""
+    try:
+        if not isinstance(data, dict):
+            raise TypeError(f"expected an object, found {type(data).__name__}")
+        fields = dict(data)
+        kind = KINDS[fields.pop("kind")]
+        if kind is Begin:
+            if fields["v"] != VERSION:
+                raise ValueError(f"journal version {fields['v']}, this gad reads version {VERSION}")
+            fields["options"] = TaskOptions.from_json(fields["options"])
+        elif kind is Answered:
+            fields["message"] = Assistant(tuple(_spoken(part) for part in fields.pop("parts")))
+            fields["usage"] = Usage(**fields["usage"])
+        elif kind is ToolFinished:
+            result = part_from_json(fields["result"])
+            if not isinstance(result, ToolResult):
+                raise TypeError("result is not a tool result")
+            fields["result"] = result
+        elif kind is Asked:
+            fields["candidates"] = tuple(fields["candidates"])
+        return kind(**fields)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise JournalDamaged(f"not a journal record: {exc}") from exc
+
+
+def _spoken(data: Mapping[str, Any]) -> Any:
+    part = part_from_json(data)
+    if isinstance(part, ToolResult):
+        raise TypeError("a tool result inside an answer")
+    if isinstance(part, ToolCall) and not isinstance(part.arguments, dict):
+        raise TypeError("a call's arguments are not an object")
+    return part

@@ -1,0 +1,533 @@
+"""The session machine: one conversation's whole state as a fold over its records, and what to do next.
+
+`record` takes in what happened; `next_step` says what to do about it. Both are pure, so a session is
+resumed by folding `record` over its journal. `TABLE` is rule one: which record may arrive in which
+state, and the state it leads to; a pair that is not listed raises InvalidStep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from gad.core.escalation import Escalation
+from gad.core.messages import Message, Text, ToolCall, ToolResult, Usage, User
+from gad.core.ports import Question
+from gad.core.records import (
+    Answered,
+    Asked,
+    Begin,
+    Calling,
+    Checked,
+    Deferred,
+    Ended,
+    EndState,
+    Paused,
+    Pinned,
+    Record,
+    Resumed,
+    Said,
+    StopAsked,
+    ToolFinished,
+    ToolStarted,
+    TurnedDown,
+    kind_of,
+)
+from gad.core.task import TaskOptions
+from gad.errors import InvalidStep
+
+State = Literal["new", "queued", "running", "deferred", "asking", "done", "failed", "stopped"]
+
+RESTING: frozenset[State] = frozenset({"new", "asking", "done", "failed", "stopped"})
+"""States that wait for a client."""
+ENDED: frozenset[State] = frozenset({"done", "failed", "stopped"})
+"""States in which a new input.txt begins a new conversation."""
+
+_ANY: tuple[State, ...] = ("queued", "running", "deferred", "asking", "done", "failed", "stopped")
+_SAME: Mapping[State, State] = {state: state for state in _ANY}
+
+TABLE: Mapping[str, Mapping[State, State]] = {
+    "begin": {"new": "new"},
+    "message": {
+        "new": "queued",
+        "queued": "queued",
+        "running": "running",
+        "deferred": "queued",
+        "asking": "queued",
+        "done": "queued",
+        "failed": "queued",
+        "stopped": "queued",
+    },
+    "context": _SAME,
+    "stop": _SAME,
+    "rejected": {"new": "new", **_SAME},
+    "calling": {"queued": "running", "running": "running", "deferred": "running"},
+    "deferred": {"running": "deferred"},
+    "answer": {"running": "running"},
+    "tool_started": {"queued": "running", "running": "running"},
+    "tool_finished": {"queued": "running", "running": "running"},
+    "asked": {"queued": "asking", "running": "asking"},
+    "checked": {"queued": "running", "running": "running"},
+    "resumed": {"running": "queued"},
+    "paused": {"running": "queued"},
+    # `ended` leads to the state it names, or to queued when a message came in too late to be part of the round.
+    "ended": {"queued": "queued", "running": "queued", "deferred": "queued", "asking": "queued"},
+}
+
+EMPTY_ANSWERS = 3
+"""How many times in a row a model that said nothing is asked again."""
+CHECK_RETRIES = 3
+"""How many times a failing check goes back to the model in one round."""
+CRASHES = 3
+"""How many crashes in a row a session may be part of before it is given up."""
+
+_CUT_OFF = "[your answer was cut off at the output limit; go on from where it stopped]"
+_PERSIST = "[the last call failed and nothing has worked since: mend it and try again, or say why it cannot be done]"
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Ask the model; this is turn number `turn`, counted from 1 over the whole session."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunTool:
+    """Run one call; or, when `refusal` is not empty, give that as its error result instead.
+
+    `note` goes with the result when the call fails. `not_run` marks a refusal that is no failure.
+    """
+
+    call: ToolCall
+    refusal: str = ""
+    not_run: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCheck:
+    """The model says that it is finished: run the task's own check."""
+
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitReply:
+    """Nothing to do until a client says something. `question` is put to the client first, if there is one."""
+
+    question: Question | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The round is over."""
+
+    state: EndState
+    error: str = ""
+    limit: bool = False
+
+
+Step = CallModel | RunTool | RunCheck | AwaitReply | Finish
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a session has used so far. `usd` is None once any part of it is unknown; `seconds` is active time."""
+
+    turns: int = 0
+    tokens: int = 0
+    usd: float | None = 0.0
+    seconds: float = 0.0
+
+
+class Session:
+    """One conversation."""
+
+    def __init__(self) -> None:
+        self.state: State = "new"
+        self.name = ""
+        self.options = TaskOptions()
+        self.since = 0.0
+        self.round = 0
+        self.claims = 0  # the highest claim number taken in
+        self.taken: set[int] = set()
+        self.model = ""
+        self.usage = Usage()
+        self.spent = Spent()
+        self.error = ""
+        self.rejection = ""
+        self.retry_at = 0.0
+        self.attempts = 0
+        self.deferred_since = 0.0
+        self.question: Question | None = None
+        self.key_info = ""
+        self.pinned = ""
+        self.escalation = Escalation()
+        self.transcript: list[Message] = []
+        self.interrupted: str = ""  # what a crash broke off, for the note in output.txt
+        self._preamble = ""
+        self._persist = False
+        self._inbox: list[str] = []
+        self._late: bool = False  # a message has come in since the last stop or request
+        self._stop = False
+        self._calls: list[ToolCall] = []
+        self._results: dict[str, ToolResult] = {}
+        self._started: str | None = None
+        self._calling = False
+        self._asked_call = ""
+        self._final: str | None = None
+        self._checked = False
+        self._check_failures = 0
+        self._empties = 0
+        self._crashes = 0
+        self._persisted = False
+        self._baseline = Spent()
+        self._limit_hit = False
+        self._active_since: float | None = None
+        self._last_at = 0.0
+
+    # -- reading -------------------------------------------------------------------------------
+
+    @property
+    def answer(self) -> str:
+        """The last answer's text: what result.txt holds when the round is done."""
+        return self._final or ""
+
+    @property
+    def stop_requested(self) -> bool:
+        """True between a stop request and the record that ends the round."""
+        return self._stop
+
+    @property
+    def can_ask(self) -> bool:
+        """True when somebody is there to answer a question."""
+        return self.options.ask != "never"
+
+    @property
+    def public_state(self) -> str:
+        """The state as status.txt names it: a file that was turned down shows until something else happens."""
+        return "rejected" if self.rejection and self.state in RESTING else self.state
+
+    def active_seconds(self, now: float) -> float:
+        """Return how long this session has been at work, waits for people and daemons not counted."""
+        return self.spent.seconds + (max(0.0, now - self._active_since) if self._active_since is not None else 0.0)
+
+    def seconds_left(self, now: float) -> float | None:
+        """Return the seconds that the time limit still allows, or None without a limit."""
+        if self.options.seconds is None:
+            return None
+        return self.options.seconds - (self.active_seconds(now) - self._baseline.seconds)
+
+    def over_limit(self, now: float) -> str:
+        """Return which limit is used up, in words for the user; empty when none is."""
+        limits, spent, base = self.options, self.spent, self._baseline
+        if limits.turns is not None and spent.turns - base.turns >= limits.turns:
+            return f"turn limit reached ({limits.turns})"
+        if limits.tokens is not None and spent.tokens - base.tokens >= limits.tokens:
+            return f"token limit reached ({limits.tokens})"
+        if limits.usd is not None and spent.usd is not None and spent.usd - (base.usd or 0.0) >= limits.usd:
+            return f"dollar limit reached ({limits.usd:g} USD)"
+        left = self.seconds_left(now)
+        if left is not None and left <= 0:
+            return f"time limit reached ({limits.seconds:g} s)"
+        return ""
+
+    # -- what next -----------------------------------------------------------------------------
+
+    def next_step(self, now: float) -> Step:
+        """Return what to do now. `now` is in seconds since the epoch; only the time limit looks at it."""
+        if self._stop and self.state not in ENDED and self.state != "new":
+            return Finish("stopped")
+        if self.state in RESTING:
+            return AwaitReply()
+        if self._crashes >= CRASHES:
+            return Finish("failed", f"the daemon crashed {CRASHES} times in a row while running this session")
+        if self.escalation.must_ask and not self.can_ask:
+            reason = self.escalation.last_error.strip().splitlines()
+            return Finish("failed", f"three failures in a row and nobody to ask: {reason[0] if reason else ''}")
+        if self.escalation.engine_asks:
+            return AwaitReply(Question(f"Several attempts failed. The last: {self.escalation.last_error[:500]}"))
+        unanswered = [call for call in self._calls if call.id not in self._results]
+        limit = self.over_limit(now)
+        if unanswered:
+            if limit and limit.startswith("time"):
+                return Finish("failed", _limit_error(limit), limit=True)
+            return self._run(unanswered[0])
+        if self._final is not None and not self._inbox:
+            return self._conclude(self._final)
+        if self._empties > EMPTY_ANSWERS:
+            return Finish("failed", f"the model gave an empty answer {self._empties} times in a row")
+        if limit:
+            return Finish("failed", _limit_error(limit), limit=True)
+        return CallModel(self.spent.turns + 1)
+
+    def _run(self, call: ToolCall) -> RunTool:
+        note = self.escalation.note(can_ask=self.can_ask)
+        if call.problem:
+            return RunTool(call, call.problem, note=note)
+        before = self._calls[: self._calls.index(call)]
+        if call.name == "code_run" and any(other.name == "code_run" for other in before):
+            return RunTool(call, "not run: one code_run a turn; send it in the next turn", not_run=True)
+        return RunTool(call, self.escalation.refusal(call, can_ask=self.can_ask), note=note)
+
+    def _conclude(self, answer: str) -> Step:
+        if self.options.check and not self._checked:
+            if self._check_failures > CHECK_RETRIES:
+                return Finish("failed", f"the check still fails: {self.options.check}")
+            return RunCheck(self.options.check)
+        if self.escalation.must_ask and not self._checked:
+            return AwaitReply(Question(answer))
+        return Finish("done")
+
+    # -- taking in what happened ---------------------------------------------------------------
+
+    def record(self, record: Record) -> None:
+        """Fold one record in. Raises InvalidStep when the table does not list it for this state."""
+        kind = kind_of(record)
+        following = TABLE[kind].get(self.state)
+        if following is None:
+            raise InvalidStep(f"{kind} cannot follow in state {self.state}")
+        before = self.state
+        getattr(self, f"_on_{kind}")(record)
+        if kind != "ended":
+            self.state = following
+        if self.state != before or kind == "ended":
+            self.since = record.at
+        self._keep_time(record.at)
+
+    def _keep_time(self, at: float) -> None:
+        if self._active_since is not None and self.state != "running":
+            self.spent.seconds += max(0.0, at - self._active_since)
+            self._active_since = None
+        elif self._active_since is None and self.state == "running":
+            self._active_since = at
+        self._last_at = at
+
+    def _on_begin(self, record: Begin) -> None:
+        self.name = record.session
+        self.options = record.options
+        self.model = record.options.model or ""
+        self._preamble = record.preamble
+        self._persist = record.persist
+        self.rejection = ""
+
+    def _on_message(self, record: Said) -> None:
+        self._take(record.n)
+        if self.state in ("new", "done", "failed", "stopped"):
+            self.round += 1
+            self._check_failures = 0
+            if self._limit_hit:  # "reply retries": the same allowance again
+                self._baseline = Spent(self.spent.turns, self.spent.tokens, self.spent.usd, self.spent.seconds)
+                self._limit_hit = False
+        text = record.text
+        if self._preamble:
+            text, self._preamble = f"{self._preamble}\n\n{text}", ""
+        if self.state == "asking" and self._asked_call:
+            self._results[self._asked_call] = ToolResult(self._asked_call, "ok", text)
+        else:
+            self._inbox.append(text)
+        self._asked_call = ""
+        self._late = True
+        self._empties = self._crashes = self.attempts = 0
+        self._persisted = False
+        self.question = None
+        self.error = self.rejection = ""
+        self.escalation.clear()
+
+    def _on_context(self, record: Pinned) -> None:
+        self._take(record.n)
+        self.pinned = record.text
+
+    def _on_stop(self, record: StopAsked) -> None:
+        self._take(record.n)
+        if self.state not in ENDED:
+            self._stop = True
+            self._late = False
+
+    def _on_rejected(self, record: TurnedDown) -> None:
+        self._take(record.n)
+        self.rejection = record.error
+        if self.state == "new":
+            self.since = record.at
+
+    def _on_calling(self, record: Calling) -> None:
+        self._close_user_message()
+        self.model = record.model
+        self._calling = True
+        self.interrupted = ""
+        self.retry_at = 0.0
+        self.error = ""
+
+    def _on_deferred(self, record: Deferred) -> None:
+        if self.attempts == 0:
+            self.deferred_since = record.at
+        self._calling = False
+        self._crashes = 0
+        self.error, self.retry_at, self.attempts = record.error, record.retry_at, record.attempts
+
+    def _on_answer(self, record: Answered) -> None:
+        self._calling = False
+        self._crashes = self.attempts = 0
+        self.model = record.model
+        self.usage = self.usage + record.usage
+        self.spent.turns += 1
+        self.spent.tokens += record.usage.tokens_in + record.usage.tokens_out
+        known = self.spent.usd is not None and record.usd is not None
+        self.spent.usd = (self.spent.usd or 0.0) + (record.usd or 0.0) if known else None
+        message = record.message
+        if not message.calls and not message.text.strip():
+            self._empties += 1
+            return
+        self._empties = 0
+        self.transcript.append(message)
+        self._calls = list(message.calls)
+        self._results = {}
+        self._final = None
+        if self._calls:
+            return
+        if record.stop == "length":
+            self._inbox.append(_CUT_OFF)
+        elif self._persist and self.escalation.failures > 0 and not self.escalation.must_ask and not self._persisted:
+            self._persisted = True
+            self._inbox.append(_PERSIST)
+        else:
+            self._final = message.text
+
+    def _on_tool_started(self, record: ToolStarted) -> None:
+        self._started = record.call
+
+    def _on_tool_finished(self, record: ToolFinished) -> None:
+        result = record.result
+        call = next((call for call in self._calls if call.id == result.call_id), None)
+        if call is None or call.id in self._results:
+            raise InvalidStep(f"a result for {result.call_id}, which is not an open call")
+        self._started = None
+        self._crashes = 0
+        self._results[call.id] = result
+        self.escalation.record(call, result)
+        if not result.is_error:
+            self._persisted = False
+        if record.key_info is not None:
+            self.key_info = record.key_info
+
+    def _on_asked(self, record: Asked) -> None:
+        self._started = None
+        self._crashes = 0
+        self._asked_call = record.call
+        self.question = Question(record.question, record.candidates)
+        self._late = False
+
+    def _on_checked(self, record: Checked) -> None:
+        self._crashes = 0
+        if record.exit == 0:
+            self._checked = True
+            return
+        self._check_failures += 1
+        if self._check_failures <= CHECK_RETRIES:
+            self._final = None
+            head = f"[the check failed: {self.options.check} gave exit code {record.exit}]"
+            self._inbox.append(f"{head}\n{record.output}".strip())
+
+    def _on_resumed(self, record: Resumed) -> None:
+        self._crashes += 1
+        if self._active_since is not None:  # the time the daemon was down is not the session's
+            self.spent.seconds += max(0.0, self._last_at - self._active_since)
+            self._active_since = None
+        self.interrupted = "answer" if self._calling else "tool" if self._started else ""
+        self._interrupt()
+
+    def _on_paused(self, record: Paused) -> None:
+        self.interrupted = "answer" if self._calling else ""
+        self._interrupt()
+
+    def _on_ended(self, record: Ended) -> None:
+        self._interrupt()
+        for call in self._calls:
+            if call.id not in self._results:
+                text = f"not run: the session ended first ({record.state})"
+                self._results[call.id] = ToolResult(call.id, "interrupted", text)
+        # What came in while the round was ending is not lost: it opens the next one.
+        late = self._late and bool(self._inbox)
+        self._stop = False
+        self._asked_call = ""
+        self.question = None
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.escalation.clear()
+        self._limit_hit = record.limit
+        self.error = record.error
+        self.state = record.state
+        if late:
+            self.state, self.round, self._check_failures = "queued", self.round + 1, 0
+
+    # -- pieces --------------------------------------------------------------------------------
+
+    def _take(self, n: int) -> None:
+        self.claims = max(self.claims, n)
+        self.taken.add(n)
+
+    def _interrupt(self) -> None:
+        """Give the call that was under way its result: nobody knows how far it came."""
+        self._calling = False
+        if self._started is not None and self._started not in self._results:
+            text = "interrupted: it may or may not have happened; check before repeating"
+            self._results[self._started] = ToolResult(self._started, "interrupted", text)
+        self._started = None
+
+    def _close_user_message(self) -> None:
+        parts: list[ToolResult | Text] = [self._results[call.id] for call in self._calls]
+        parts += [Text(text) for text in self._inbox]
+        self._calls, self._results, self._inbox = [], {}, []
+        self._late = self._checked = False
+        self._final = None
+        if not parts:
+            return
+        if self.transcript and isinstance(last := self.transcript[-1], User):
+            self.transcript[-1] = User(last.parts + tuple(parts))
+        else:
+            self.transcript.append(User(tuple(parts)))
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _limit_error(limit: str) -> str:
+    return f"{limit}; a reply allows the same again"
+
+
+def replay(records: Iterable[Record]) -> Session:
+    """Return the session that these records make. Raises InvalidStep where they do not fit together."""
+    session = Session()
+    for record in records:
+        session.record(record)
+    return session
+
+
+def status_of(session: Session) -> dict[str, Any]:
+    """Return what status.txt says of a session. Times are ISO 8601 in UTC."""
+    values: dict[str, Any] = {
+        "state": session.public_state,
+        "since": _iso(session.since),
+        "round": session.round,
+        "turn": session.spent.turns,
+        "model": session.model,
+        "tokens_in": session.usage.tokens_in,
+        "tokens_out": session.usage.tokens_out,
+        "tokens_cached": session.usage.cached,
+        "cost_usd": "unknown" if session.spent.usd is None else round(session.spent.usd, 6),
+    }
+    if session.question is not None:
+        values["question"] = session.question.text
+        values["candidates"] = list(session.question.candidates)
+    if session.rejection or session.error:
+        values["error"] = session.rejection or session.error
+    if session.state == "deferred":
+        values["retry_at"] = _iso(session.retry_at)
+        values["attempts"] = session.attempts
+    if session.options.parent:
+        values["parent"] = session.options.parent
+    return {key: value for key, value in values.items() if value != ""}

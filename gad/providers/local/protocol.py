@@ -1,0 +1,167 @@
+"""Say a request in plain chat messages, and read the model's reply back.
+
+The rendering is append-only: what was sent once is sent again byte for byte, so the server evaluates only
+what is new. Prompt evaluation costs about 20 ms a token on two cores, which is why everything here is terse.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gad.core.messages import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User
+from gad.core.ports import Request, ToolSchema
+from gad.providers.local.grammar import ANSWER, BLOCKS, FENCE, parameters
+
+RESULT_LIMIT = 2400
+"""Characters of one tool result that the model is shown: its head and its tail."""
+AFTER_ERROR = "That failed. Correct the cause and try again."
+
+_HOW = """\
+You do the user's task on this machine, one action at a time. Every reply is exactly one action: the action's name \
+on the first line, then its parameters. After each result, reply with the next action.
+Never guess what is in a file or what a command prints: look. For anything to be computed or counted, use code_run.
+When the whole task is done, the action is `answer`: then the result in one or two sentences.
+
+Actions:
+"""
+
+
+def system_text(request: Request) -> str:
+    """Return the system message: how to act, and the tools. The same bytes for every session."""
+    return _HOW + "".join(_describe(tool) for tool in request.tools) + f"{ANSWER}: the final reply to the user\n"
+
+
+def _describe(tool: ToolSchema) -> str:
+    shown = [_parameter(name, schema, required) for name, schema, required in parameters(tool)]
+    return f"{tool.name}({', '.join(shown)}): {tool.description.split('. ')[0].rstrip('.')}\n"
+
+
+def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> str:
+    kind = "=" + "|".join(map(str, schema["enum"])) if "enum" in schema else ""
+    return f"{name}{kind}{'' if required else '?'}"
+
+
+def render_messages(messages: Sequence[Message], anchor: str = "") -> list[Message]:
+    """Return the conversation as plain text messages that alternate, for a model without tool calling."""
+    rendered: list[Message] = []
+    for message in messages:
+        if isinstance(message, Assistant):
+            rendered.append(Assistant((Text(_said(message)),)))
+        else:
+            rendered.append(User((Text("\n".join(_told(part) for part in message.parts)),)))
+    if anchor and rendered and isinstance(last := rendered[-1], User):
+        text = "".join(part.text for part in last.parts if isinstance(part, Text))
+        rendered[-1] = User((Text(f"{text}\n{anchor}"),))
+    return rendered
+
+
+def _said(message: Assistant) -> str:
+    calls = message.calls
+    if not calls:
+        return f"{ANSWER}\n{message.text}"
+    return "\n".join(write_call(call.name, call.arguments) for call in calls)
+
+
+def write_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call in the protocol's form: plain lines first, then blocks."""
+    lines = [name]
+    for key, value in sorted(arguments.items(), key=lambda item: item[0] in BLOCKS):
+        if key in BLOCKS:
+            lines += [f"{key}:", FENCE, str(value).removesuffix("\n"), FENCE]
+        else:
+            lines.append(f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
+    return "\n".join(lines)
+
+
+def _told(part: ToolResult | Text) -> str:
+    if isinstance(part, Text):
+        return part.text
+    shown = f"[{'done' if part.status == 'ok' else part.status}]\n{_shorten(part.output)}".rstrip()
+    return f"{shown}\n{AFTER_ERROR}" if part.status == "error" else shown
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= RESULT_LIMIT:
+        return text
+    half = RESULT_LIMIT // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+
+
+def parse(reply: str, tools: Sequence[ToolSchema], call_id: str, *, cut: bool = False) -> tuple[Text | ToolCall, ...]:
+    """Read one action. What is no action is an answer; a call that cannot be read carries its `problem`.
+
+    `cut` says that the reply ended at the output limit: a call is then never complete.
+    """
+    head, _, rest = reply.lstrip().partition("\n")
+    name = head.strip().rstrip(":")
+    if name == ANSWER:
+        return (Text(rest.strip()),)
+    tool = next((tool for tool in tools if tool.name == name), None)
+    if tool is None:
+        return (Text(reply.strip()),)
+    arguments, problem = _arguments(rest, {key: schema for key, schema, _ in parameters(tool)})
+    missing = [key for key, _, required in parameters(tool) if required and key not in arguments]
+    if cut:
+        problem = "the call was cut off at the output limit: do it in smaller steps"
+    elif not problem and missing:
+        problem = f"missing: {', '.join(missing)}"
+    return (ToolCall(call_id, name, {} if problem else arguments, problem),)
+
+
+def _arguments(text: str, schemas: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], str]:
+    found: dict[str, Any] = {}
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        key, colon, value = lines[at].partition(":")
+        key, at = key.strip(), at + 1
+        if not key and not colon:
+            continue
+        if not colon or key not in schemas:
+            return found, f"not a parameter line: {lines[at - 1][:80]!r}"
+        if key not in BLOCKS:
+            found[key] = _read_value(value.strip(), schemas[key])
+            continue
+        if at < len(lines) and lines[at].startswith(FENCE):
+            at += 1
+        start = at
+        while at < len(lines) and lines[at] != FENCE:
+            at += 1
+        if at == len(lines):
+            return found, f"the block of {key} has no end"
+        found[key] = "\n".join(lines[start:at])
+        at += 1
+    return found, ""
+
+
+def _read_value(text: str, schema: Mapping[str, Any]) -> Any:
+    if schema.get("type") in (None, "string"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # the argument check says what is wrong with it
+
+
+class AnswerStream:
+    """Pass the answer's text on while it is generated, and nothing of an action."""
+
+    def __init__(self) -> None:
+        self._head: str | None = ""
+        self._open = False
+
+    def feed(self, delta: str) -> str:
+        """Return what of `delta` may be shown to the user."""
+        if self._head is None:
+            return delta if self._open else ""
+        self._head += delta
+        first, newline, rest = self._head.partition("\n")
+        if not newline:
+            return ""
+        self._head, self._open = None, first.strip() == ANSWER
+        return rest if self._open else ""
+
+
+__all__ = ["AnswerStream", "Thinking", "parse", "render_messages", "system_text", "write_call"]

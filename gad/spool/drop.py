@@ -1,0 +1,135 @@
+"""The client's side of the protocol: making a session's directory and putting files into it, complete at once."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import time
+from pathlib import Path
+
+from gad.errors import GadError, Rejected
+from gad.spool.names import INPUT, REPLY, STOP, TASK, valid_session_name
+
+_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+_NO_REPLACE = 1
+_AT_FDCWD = -100
+_NO_SUCH_CALL = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
+
+
+def new_session_name(now: float) -> str:
+    """Return a name for a new session that sorts by its local time and does not repeat."""
+    return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + "".join(secrets.choice(_LETTERS) for _ in range(4))
+
+
+def submit(spool: Path, name: str, text: bytes, task: str | None = None) -> Path:
+    """Hand in a task as a new session and return its directory.
+
+    Raises GadError when the name is not a session's name, is taken, or the spool is not there.
+    """
+    if not valid_session_name(name):
+        raise GadError(
+            f"{name!r} is not a session's name; use at most 128 letters, digits, '.', '_' and '-', "
+            f"the first a letter or a digit"
+        )
+    directory = spool / name
+    try:
+        directory.mkdir()
+    except FileExistsError:
+        raise GadError(
+            f"session {name} exists already; go on with it (gad reply {name} ...) or take another name"
+        ) from None
+    except FileNotFoundError:
+        raise GadError(f"{spool} is not there; make the home whole with: gad init {spool.parent}") from None
+    if task:
+        put(directory, TASK, task.encode())
+    put(directory, INPUT, text)
+    return directory
+
+
+def reply(directory: Path, text: bytes, *, patience: float = 2.0) -> None:
+    """Put the next message into a session.
+
+    A former reply that nobody has taken yet is never overwritten: after `patience` seconds this gives up
+    with GadError.
+    """
+    _check_session(directory)
+    until = time.monotonic() + patience
+    while True:
+        try:
+            put(directory, REPLY, text)
+            return
+        except FileExistsError:
+            if time.monotonic() >= until:
+                raise GadError(
+                    f"{directory / REPLY} is there already and was not taken; is the daemon running (gad up)? "
+                    f"Try again, or remove that file"
+                ) from None
+        time.sleep(0.01)
+
+
+def stop(directory: Path) -> None:
+    """Ask for a session to be halted. Raises GadError when there is no such session."""
+    _check_session(directory)
+    os.close(os.open(directory / STOP, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+
+
+def check_text(text: bytes, what: str, most: int) -> None:
+    """Raise Rejected when the daemon would not accept this as a message; `what` names where it came from."""
+    if not text.strip():
+        raise Rejected(f"{what} is empty; write what is to be done")
+    if len(text) > most:
+        raise Rejected(f"{what} has {len(text)} bytes, more than {most}; put it into a file and name the file instead")
+    if text.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise Rejected(f"{what} is not UTF-8 at byte {exc.start}; convert it with: iconv -t UTF-8") from None
+
+
+def put(directory: Path, name: str, data: bytes) -> None:
+    """Write a file that appears complete and on disk, or not at all. Raises FileExistsError rather than overwrite."""
+    aside = directory / f".{name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    try:
+        _write_new(aside, data)
+        if not _rename_new(aside, directory / name):
+            # Also right by the protocol: the file counts when its writer has closed it.
+            _write_new(directory / name, data)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            aside.unlink()
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _rename_new(source: Path, target: Path) -> bool:
+    """Rename without replacing; return False where the system cannot. A hard link would do, but a link is refused."""
+    import ctypes
+
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _NO_REPLACE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NO_SUCH_CALL:
+        return False
+    raise OSError(code, os.strerror(code), str(target))
+
+
+def _check_session(directory: Path) -> None:
+    if not valid_session_name(directory.name) or not directory.is_dir():
+        raise GadError(f"there is no session {directory.name}; gad ps --all lists them")

@@ -1,0 +1,231 @@
+"""Looking at one session directory: what clients have left there, taken in as journal records.
+
+`survey` only looks. `take_in` claims, reads, journals and releases, in the order of the claims' numbers;
+a claim that is still being written holds back the ones behind it, except a stop request.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gad.core.records import Begin, Pinned, Record, Said, StopAsked, TurnedDown
+from gad.core.session import ENDED, Session
+from gad.core.task import TaskOptions
+from gad.errors import ConfigError, Rejected
+from gad.spool import names
+from gad.spool.claim import Rules, Steadiness, Taken, claim, claimable, read_claim, read_client_file, reject, release
+from gad.spool.journal import Journal, last_kind, sync_directory
+from gad.spool.status import read_status
+
+_NUMBERED = re.compile(r"(?:\.claim|rejected)-(\d+)-")
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What lies in a session directory. `settled` is the state of a session that needs nothing, else empty."""
+
+    claims: tuple[tuple[int, str], ...]
+    waiting: frozenset[str]
+    highest: int
+    settled: str = ""
+    begun: bool = False
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is a conversation, or something that a client has left."""
+        return bool(self.claims or self.waiting or self.begun)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """How a conversation begins: its effective options and the first message's preamble, or why it cannot."""
+
+    options: TaskOptions
+    preamble: str
+    persist: bool
+
+
+@dataclass(slots=True)
+class Intake:
+    """The result of one look: the records journalled, in order.
+
+    `fresh` means that they begin a new journal; `blocked` that a client is still writing.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    fresh: bool = False
+    blocked: bool = False
+
+
+def survey(directory: str) -> Survey:
+    """Look at a session directory. A directory that has gone is an empty one."""
+    claims: list[tuple[int, str]] = []
+    waiting: set[str] = set()
+    highest = 0
+    try:
+        found = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return Survey((), frozenset(), 0)
+    for name in found:
+        if name in names.CLIENT_FILES:
+            if name != names.TASK:
+                waiting.add(name)
+        elif numbered := _NUMBERED.match(name):
+            highest = max(highest, int(numbered[1]))
+            if claimed := names.parse_claim(name):
+                claims.append(claimed)
+    begun = names.JOURNAL in found
+    settled = _settled(directory) if begun and not claims and not waiting else ""
+    return Survey(tuple(sorted(claims)), frozenset(waiting), highest, settled, begun)
+
+
+def _settled(directory: str) -> str:
+    """Return the state of a session whose journal ends with a resting record that status.txt tells of as well."""
+    last = last_kind(os.path.join(directory, names.JOURNAL))
+    if last is None or last.get("kind") not in ("ended", "asked", "rejected"):
+        return ""
+    state = str(last.get("state", "")) or {"asked": "asking", "rejected": "rejected"}[str(last["kind"])]
+    return state if read_status(directory).get("state") == state else ""
+
+
+class Door:
+    """Takes clients' files in for one spool.
+
+    `begin` turns the text of task.yaml (None when there is none) into a Beginning; it raises ConfigError.
+    """
+
+    def __init__(
+        self, rules: Rules, begin: Callable[[str, str | None], Beginning], now: Callable[[], float] = time.time
+    ) -> None:
+        self.rules = rules
+        self._now = now
+        self._begin = begin
+        self._steadiness = Steadiness()
+
+    def take_in(
+        self, directory: str, session: Session, journal: Callable[[], Journal], *, damaged: bool = False
+    ) -> Intake:
+        """Claim and journal what clients have left. `journal` opens the session's journal for appending.
+
+        The session is only read: the caller folds the records in. A damaged session takes a new input.txt
+        and nothing else.
+        """
+        seen = survey(directory)
+        intake = Intake()
+        claims = list(seen.claims)
+        number = max(session.claims, seen.highest)
+        begun = session.state != "new" and not damaged
+        idle = not begun or session.state in ENDED
+        wanted = [name for name in (names.INPUT, names.REPLY, names.CONTEXT, names.STOP) if name in seen.waiting]
+        for name in wanted:
+            if name == names.INPUT and not idle:
+                continue
+            if name != names.INPUT and not begun and not any(file == names.INPUT for _, file in claims):
+                continue
+            if claimable(directory, name) and claim(directory, name, number + 1):
+                number += 1
+                claims.append((number, name))
+        for n, name in claims:
+            if n in session.taken:
+                release(directory, n, name)
+            elif (not intake.blocked or name == names.STOP) and (name == names.INPUT or begun):
+                taken = read_claim(directory, n, name, self.rules, self._steadiness)
+                if taken is None:
+                    intake.blocked = intake.blocked or os.path.lexists(
+                        os.path.join(directory, names.claim_name(n, name))
+                    )
+                    continue
+                if name == names.INPUT:
+                    self._take_input(directory, session, taken, intake, journal)
+                    begun = begun or intake.fresh
+                else:
+                    self._take(directory, taken, intake, journal)
+        return intake
+
+    def _take(self, directory: str, taken: Taken, intake: Intake, journal: Callable[[], Journal]) -> None:
+        if taken.problem:
+            self._turn_down(directory, taken, taken.problem, intake, journal)
+            return
+        record: Record
+        match taken.file:
+            case names.STOP:
+                record = StopAsked(self._now(), taken.n)
+            case names.CONTEXT:
+                record = Pinned(self._now(), taken.n, taken.text)
+            case _:
+                record = Said(self._now(), taken.n, taken.file, taken.text)
+        self._write(record, intake, journal)
+        release(directory, taken.n, taken.file)
+
+    def _take_input(
+        self, directory: str, session: Session, taken: Taken, intake: Intake, journal: Callable[[], Journal]
+    ) -> None:
+        if taken.problem:
+            self._turn_down(directory, taken, taken.problem, intake, journal)
+            return
+        try:
+            options = self._read_options(directory)
+            if options is _UNFINISHED:
+                intake.blocked = True
+                return
+            beginning = self._begin(os.path.basename(directory), options)
+        except (ConfigError, Rejected) as exc:
+            kept = names.rejected_name(taken.n, names.TASK)
+            os.rename(os.path.join(directory, names.TASK), os.path.join(directory, kept))
+            why = f"{exc}. Both files are kept; drop a correct task.yaml, then input.txt again"
+            self._turn_down(directory, taken, why, intake, journal)
+            return
+        if session.state != "new" or os.path.exists(os.path.join(directory, names.JOURNAL)):
+            archive(directory)
+        intake.fresh = True
+        intake.records.clear()
+        name = os.path.basename(directory)
+        at = self._now()
+        begin = Begin(at, name, beginning.options, beginning.preamble, beginning.persist)
+        self._write(begin, intake, journal)
+        self._write(Said(at, taken.n, taken.file, taken.text), intake, journal)
+        release(directory, taken.n, taken.file)
+
+    def _read_options(self, directory: str) -> str | None:
+        path = os.path.join(directory, names.TASK)
+        try:
+            text = read_client_file(path, self.rules, self._steadiness)
+        except FileNotFoundError:
+            return None
+        except Rejected as exc:
+            raise Rejected(f"task.yaml: {exc}") from exc
+        return _UNFINISHED if text is None else text
+
+    def _turn_down(
+        self, directory: str, taken: Taken, why: str, intake: Intake, journal: Callable[[], Journal]
+    ) -> None:
+        error = f"{taken.file} was not accepted: {why} (kept as {names.rejected_name(taken.n, taken.file)})"
+        self._write(TurnedDown(self._now(), taken.n, taken.file, error), intake, journal)
+        reject(directory, taken.n, taken.file)
+
+    def _write(self, record: Record, intake: Intake, journal: Callable[[], Journal]) -> None:
+        journal().append(record)
+        intake.records.append(record)
+
+
+_UNFINISHED = "\0unfinished"
+
+
+def archive(directory: str) -> None:
+    """Make room for a new conversation: the former one's files get the archive's names, the journal last.
+
+    Safe to repeat: a crash in the middle leaves the journal in place, and the number is counted by journals.
+    """
+    number = 1
+    while os.path.exists(os.path.join(directory, names.archived_name(number, names.JOURNAL))):
+        number += 1
+    for name in (names.OUTPUT, names.RESULT, names.STATUS, names.JOURNAL):
+        try:
+            os.rename(os.path.join(directory, name), os.path.join(directory, names.archived_name(number, name)))
+        except FileNotFoundError:
+            continue
+    sync_directory(directory)

@@ -1,0 +1,81 @@
+"""code_run: the model's Python and bash, each run as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from gad.core.ports import Outcome, ToolContext, ToolSchema
+from gad.tools.process import run_command
+
+DEFAULT_SECONDS = 60
+"""How long a command may run when the call does not say."""
+
+OUTPUT_LIMIT = 10_000
+"""Characters of output that the model gets."""
+
+# The script runs under its own name and line numbers, while imports start in the working directory.
+_PYTHON = "import sys;__file__=sys.argv[1];del sys.argv[0];exec(compile(open(__file__,'rb').read(),__file__,'exec'))"
+
+
+class CodeRun:
+    """Runs code in the working directory and returns its output, exit code and duration."""
+
+    schema = ToolSchema(
+        "code_run",
+        "Run code as a new process in the cwd; stdin is closed. Once per turn. Long output is cut in the middle.",
+        {
+            "type": "object",
+            "properties": {
+                "type": {"type": "string", "enum": ["python", "bash"]},
+                "code": {"type": "string"},
+                "timeout": {"type": "number", "description": f"seconds, default {DEFAULT_SECONDS}"},
+            },
+            "required": ["type", "code"],
+        },
+    )
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
+        """Run the code; a non-zero exit and a time-out are errors that carry the output."""
+        code: str = arguments["code"]
+        timeout = float(arguments.get("timeout", DEFAULT_SECONDS))
+        if not timeout > 0:
+            return Outcome("error", "timeout must be more than 0 seconds")
+        if not code.strip() or "\0" in code:
+            return Outcome("error", "code is empty" if not code.strip() else "code holds a NUL character")
+        stem = os.path.join(context.work, "code_run-" + re.sub(r"[^A-Za-z0-9_-]", "_", context.call_id)[:80])
+        script = stem + (".py" if arguments["type"] == "python" else ".sh")
+        start = [sys.executable, "-u", "-c", _PYTHON] if arguments["type"] == "python" else ["bash"]
+        try:
+            _write(script, code)
+            finished = await run_command(
+                [*start, script],
+                cwd=context.cwd,
+                environment=context.environment,
+                timeout=timeout,
+                emit=context.emit,
+                spill_path=stem + ".txt",
+                limit=OUTPUT_LIMIT,
+            )
+        except (OSError, UnicodeEncodeError) as trouble:
+            return Outcome("error", f"could not run: {trouble}")
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(script)
+        meta: dict[str, Any] = {"exit": finished.exit, "seconds": round(finished.seconds, 2)}
+        if finished.background is not None:
+            meta["background"] = finished.background
+        if finished.timed_out:
+            meta["timeout"] = arguments.get("timeout", DEFAULT_SECONDS)
+        failed = finished.timed_out or finished.exit != 0
+        return Outcome("error" if failed else "ok", finished.output, meta)
+
+
+def _write(path: str, code: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.write(code)
