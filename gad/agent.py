@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gad.core import anchor
-from gad.core.arguments import BadArguments, check_arguments
 from gad.core.budget import Price, cost_usd
 from gad.core.escalation import ASK
 from gad.core.messages import ToolResult
@@ -41,6 +40,7 @@ from gad.core.session import AwaitReply, CallModel, Finish, RunCheck, RunTool, S
 from gad.errors import GadError, LocalModelError, Permanent, Temporary
 from gad.spool.live import Live
 from gad.spool.narrate import call_heading
+from gad.tools.arguments import check_arguments
 
 log = logging.getLogger(__name__)
 
@@ -159,19 +159,20 @@ class Runner:
                 assert question is not None
                 return Asked(self._parts.now(), "", question.text, question.candidates)
             case Finish():
-                return Ended(self._parts.now(), step.state, step.error, step.limit)
+                return Ended(self._parts.now(), step.state, step.error, step.limit, step.upto)
 
     # -- the model -----------------------------------------------------------------------------
 
     async def _call_model(self, step: CallModel) -> Record:
         session, parts = self.live.session, self._parts
         name = session.options.model or ""
+        known = session.claims  # a reply that comes while we ask is not answered by our failure
         try:
             provider = parts.provider(name)
         except GadError as exc:
-            return Ended(self._parts.now(), "failed", str(exc))
+            return self._failed(str(exc), known)
         if refusal := self._unaffordable(provider.model, parts.price(name, None)):
-            return Ended(self._parts.now(), "failed", refusal)
+            return self._failed(refusal, known)
         await self.live.append(Calling(self._parts.now(), step.turn, provider.model))
         request = Request(
             system=SYSTEM,
@@ -182,9 +183,9 @@ class Runner:
         try:
             answer = await provider.ask(request, self.live.output.write)
         except Temporary as exc:
-            return self._defer(exc)
+            return self._defer(exc, known)
         except (Permanent, LocalModelError) as exc:
-            return Ended(self._parts.now(), "failed", str(exc))
+            return self._failed(str(exc), known)
         return self._answered(step, answer, parts.price(name, answer.model))
 
     def _answered(self, step: CallModel, answer: Answer, price: Price | None) -> Answered:
@@ -211,13 +212,16 @@ class Runner:
             if (chosen is None or name in chosen) and (name != ASK or session.can_ask)
         )
 
-    def _defer(self, error: Temporary) -> Record:
+    def _failed(self, error: str, known: int) -> Ended:
+        return Ended(self._parts.now(), "failed", error, upto=known)
+
+    def _defer(self, error: Temporary, known: int) -> Record:
         session, retry, now = self.live.session, self._parts.retry, self._parts.now()
         attempts = session.attempts + 1
         wait = retry.wait(attempts, error.retry_after)
         since = session.deferred_since if session.attempts else now
         if now + wait - since > retry.give_up:
-            return Ended(now, "failed", f"gave up after {attempts} attempts in {now - since:.0f} s: {error}")
+            return self._failed(f"gave up after {attempts} attempts in {now - since:.0f} s: {error}", known)
         return Deferred(now, str(error), now + wait, attempts)
 
     # -- tools ---------------------------------------------------------------------------------
@@ -233,7 +237,7 @@ class Runner:
         if not refusal and tool is not None:
             try:
                 arguments = check_arguments(tool.schema, arguments)
-            except BadArguments as exc:
+            except ValueError as exc:
                 refusal = str(exc)
         self.live.output.line(call_heading(call.name, dict(call.arguments)))
         if refusal or tool is None:

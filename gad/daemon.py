@@ -16,7 +16,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from gad import __version__
@@ -44,7 +44,11 @@ FREEZE = 0.5
 
 
 class Daemon:
-    """One spool's daemon. `only` restricts it to one session, and ends it when that session rests."""
+    """One spool's daemon.
+
+    `sessions` is how many run at once. `only` restricts it to one session, and ends it when that session
+    rests. `reap` ends what a crashed daemon's calls have left running in a session.
+    """
 
     def __init__(
         self,
@@ -55,7 +59,7 @@ class Daemon:
         sessions: int,
         polling: bool = False,
         only: str | None = None,
-        reap: Callable[[str], None] = lambda session: None,
+        reap: Callable[[str, Collection[str]], object] = lambda session, calls: None,
     ) -> None:
         self.spool = spool
         self.states: dict[str, str] = {}
@@ -260,7 +264,7 @@ class Daemon:
 
     async def _resume(self, live: Live) -> None:
         """Take up a session that the daemon before this one left in the middle of a step: it crashed."""
-        await asyncio.to_thread(self._reap, live.name)
+        await asyncio.to_thread(self._reap, live.name, live.session.under_way)
         await live.append(Resumed(self._parts.now()))
 
     def _settle(self, live: Live) -> None:

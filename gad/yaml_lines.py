@@ -63,7 +63,9 @@ class Reader:
             mark = exc.problem_mark or exc.context_mark
             said = " ".join(part for part in (exc.context, exc.problem) if part)
             self.fail(
-                mark.line + 1 if mark else 1, "", f"not valid YAML: {said}; mend the syntax on or before this line"
+                min(mark.line + 1, len(text.splitlines()) or 1) if mark else 1,
+                "",
+                f"not valid YAML: {said}; mend the syntax on or before this line",
             )
         except (yaml.YAMLError, UnicodeError) as exc:
             self.fail(1, "", f"not valid YAML: {str(exc).splitlines()[0]}; remove what is not plain text")

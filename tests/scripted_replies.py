@@ -6,7 +6,7 @@ A script entry is one part (`Say`, `Call`, ...), a plain string (the same as `Sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -120,7 +120,7 @@ class Fail:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Entry = str | Part | list[Part] | tuple[Part, ...] | Reply | Fail
+Entry = str | Part | Sequence[str | Part] | Reply | Fail
 Rule = Callable[[dict[str, Any]], Entry]
 
 _TYPES = {
@@ -134,7 +134,7 @@ def as_reply(entry: Entry) -> Reply | Fail:
         return entry
     if isinstance(entry, str):
         return Reply((Say(entry),))
-    if isinstance(entry, list | tuple):
+    if isinstance(entry, Sequence):
         return Reply(tuple(Say(part) if isinstance(part, str) else part for part in entry))
     return Reply((entry,))
 

@@ -41,6 +41,7 @@ from tests.scripted_replies import (
     Cut,
     Entry,
     Fail,
+    Part,
     Raw,
     Refuse,
     Reply,
@@ -59,7 +60,9 @@ from tests.scripted_wire import PATHS, Api, fail_body, frames
 __all__ = [
     "Call",
     "Cut",
+    "Entry",
     "Fail",
+    "Part",
     "Raw",
     "Recorded",
     "Refuse",

@@ -170,7 +170,7 @@ def test_a_flood_is_bounded_in_the_viewer_and_in_the_file(tmp_path: Path, monkey
 
 def test_a_background_child_neither_blocks_nor_dies(tmp_path: Path) -> None:
     where = context(tmp_path)
-    go = Path(where.cwd, "go")
+    touch = Path(where.cwd, "go").touch
 
     async def scenario() -> None:
         began = time.monotonic()
@@ -183,7 +183,7 @@ def test_a_background_child_neither_blocks_nor_dies(tmp_path: Path) -> None:
         group = outcome.meta["background"]
         assert os.getpgid(child) == group
         try:
-            go.touch()
+            touch()
             await until(Path(where.cwd, "proof").exists)
             assert not dead(child)
         finally:

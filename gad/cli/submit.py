@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ def read_text(words: Sequence[str], file: str | None, place: Place) -> bytes:
     if file:
         data, what = Path(file).expanduser().read_bytes(), file
     elif tuple(words) == ("-",):
-        data, what = click.get_binary_stream("stdin").read(), "standard input"
+        data, what = sys.stdin.buffer.read(), "standard input"
     else:
         data, what = os.fsencode(" ".join(words)), "the text"
     # The settings are read only when the limit may matter: reading them takes time.
@@ -53,7 +54,7 @@ def task_text(given: dict[str, str | None], settings: Sequence[str], place: Plac
     from gad.task_file import check_cwd, parse_task
 
     text = "".join(f"{quote(key)}: {quote(value)}\n" for key, value in chosen.items())
-    check_cwd(parse_task(text, models=place.config().models))
+    check_cwd(parse_task(text, "options", models=place.config().models), "options")
     return text
 
 

@@ -28,7 +28,7 @@ def printer() -> Callable[[bytes], None]:
 
     A terminal is not given control characters: what an agent has read somewhere must not steer it.
     """
-    stream = click.get_binary_stream("stdout")
+    stream = sys.stdout.buffer
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     terminal = sys.stdout.isatty()
 

@@ -161,12 +161,17 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The round is over."""
+    """The round is over.
+
+    `limit` says that a limit ended it. Messages with a claim number above `upto` came too late to be part
+    of the round and open the next one.
+    """
 
     at: float
     state: EndState
     error: str = ""
     limit: bool = False
+    upto: int | None = None
 
 
 Record = (

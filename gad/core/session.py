@@ -123,9 +123,10 @@ class AwaitReply:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The round is over."""
+    """The round is over; messages with a claim number above `upto` are not part of it."""
 
     state: EndState
+    upto: int
     error: str = ""
     limit: bool = False
 
@@ -170,9 +171,8 @@ class Session:
         self.interrupted: str = ""  # what a crash broke off, for the note in output.txt
         self._preamble = ""
         self._persist = False
-        self._inbox: list[str] = []
-        self._late: bool = False  # a message has come in since the last stop or request
-        self._stop = False
+        self._inbox: list[tuple[int, str]] = []  # what the model has not seen yet; the engine's own words have number 0
+        self._stop = 0  # the stop request's number
         self._calls: list[ToolCall] = []
         self._results: dict[str, ToolResult] = {}
         self._started: str | None = None
@@ -199,7 +199,12 @@ class Session:
     @property
     def stop_requested(self) -> bool:
         """True between a stop request and the record that ends the round."""
-        return self._stop
+        return bool(self._stop)
+
+    @property
+    def under_way(self) -> tuple[str, ...]:
+        """The calls whose processes may be alive: the one that has started, or the check."""
+        return (self._started,) if self._started else ("check",) if self._final is not None else ()
 
     @property
     def can_ask(self) -> bool:
@@ -240,29 +245,32 @@ class Session:
     def next_step(self, now: float) -> Step:
         """Return what to do now. `now` is in seconds since the epoch; only the time limit looks at it."""
         if self._stop and self.state not in ENDED and self.state != "new":
-            return Finish("stopped")
+            return Finish("stopped", self._stop)
         if self.state in RESTING:
             return AwaitReply()
         if self._crashes >= CRASHES:
-            return Finish("failed", f"the daemon crashed {CRASHES} times in a row while running this session")
+            return self._fail(f"the daemon crashed {CRASHES} times in a row while running this session")
         if self.escalation.must_ask and not self.can_ask:
             reason = self.escalation.last_error.strip().splitlines()
-            return Finish("failed", f"three failures in a row and nobody to ask: {reason[0] if reason else ''}")
+            return self._fail(f"three failures in a row and nobody to ask: {reason[0] if reason else ''}")
         if self.escalation.engine_asks:
             return AwaitReply(Question(f"Several attempts failed. The last: {self.escalation.last_error[:500]}"))
         unanswered = [call for call in self._calls if call.id not in self._results]
         limit = self.over_limit(now)
         if unanswered:
             if limit and limit.startswith("time"):
-                return Finish("failed", _limit_error(limit), limit=True)
+                return self._fail(_limit_error(limit), limit=True)
             return self._run(unanswered[0])
         if self._final is not None and not self._inbox:
             return self._conclude(self._final)
         if self._empties > EMPTY_ANSWERS:
-            return Finish("failed", f"the model gave an empty answer {self._empties} times in a row")
+            return self._fail(f"the model gave an empty answer {self._empties} times in a row")
         if limit:
-            return Finish("failed", _limit_error(limit), limit=True)
+            return self._fail(_limit_error(limit), limit=True)
         return CallModel(self.spent.turns + 1)
+
+    def _fail(self, error: str, *, limit: bool = False) -> Finish:
+        return Finish("failed", self.claims, error, limit)
 
     def _run(self, call: ToolCall) -> RunTool:
         note = self.escalation.note(can_ask=self.can_ask)
@@ -276,11 +284,11 @@ class Session:
     def _conclude(self, answer: str) -> Step:
         if self.options.check and not self._checked:
             if self._check_failures > CHECK_RETRIES:
-                return Finish("failed", f"the check still fails: {self.options.check}")
+                return self._fail(f"the check still fails: {self.options.check}")
             return RunCheck(self.options.check)
         if self.escalation.must_ask and not self._checked:
             return AwaitReply(Question(answer))
-        return Finish("done")
+        return Finish("done", self.claims)
 
     # -- taking in what happened ---------------------------------------------------------------
 
@@ -328,9 +336,8 @@ class Session:
         if self.state == "asking" and self._asked_call:
             self._results[self._asked_call] = ToolResult(self._asked_call, "ok", text)
         else:
-            self._inbox.append(text)
+            self._inbox.append((record.n, text))
         self._asked_call = ""
-        self._late = True
         self._empties = self._crashes = self.attempts = 0
         self._persisted = False
         self.question = None
@@ -344,8 +351,7 @@ class Session:
     def _on_stop(self, record: StopAsked) -> None:
         self._take(record.n)
         if self.state not in ENDED:
-            self._stop = True
-            self._late = False
+            self._stop = record.n
 
     def _on_rejected(self, record: TurnedDown) -> None:
         self._take(record.n)
@@ -389,10 +395,10 @@ class Session:
         if self._calls:
             return
         if record.stop == "length":
-            self._inbox.append(_CUT_OFF)
+            self._inbox.append((0, _CUT_OFF))
         elif self._persist and self.escalation.failures > 0 and not self.escalation.must_ask and not self._persisted:
             self._persisted = True
-            self._inbox.append(_PERSIST)
+            self._inbox.append((0, _PERSIST))
         else:
             self._final = message.text
 
@@ -418,7 +424,6 @@ class Session:
         self._crashes = 0
         self._asked_call = record.call
         self.question = Question(record.question, record.candidates)
-        self._late = False
 
     def _on_checked(self, record: Checked) -> None:
         self._crashes = 0
@@ -429,7 +434,7 @@ class Session:
         if self._check_failures <= CHECK_RETRIES:
             self._final = None
             head = f"[the check failed: {self.options.check} gave exit code {record.exit}]"
-            self._inbox.append(f"{head}\n{record.output}".strip())
+            self._inbox.append((0, f"{head}\n{record.output}".strip()))
 
     def _on_resumed(self, record: Resumed) -> None:
         self._crashes += 1
@@ -450,8 +455,8 @@ class Session:
                 text = f"not run: the session ended first ({record.state})"
                 self._results[call.id] = ToolResult(call.id, "interrupted", text)
         # What came in while the round was ending is not lost: it opens the next one.
-        late = self._late and bool(self._inbox)
-        self._stop = False
+        late = record.upto is not None and any(n > record.upto for n, _ in self._inbox)
+        self._stop = 0
         self._asked_call = ""
         self.question = None
         self.attempts = 0
@@ -479,9 +484,9 @@ class Session:
 
     def _close_user_message(self) -> None:
         parts: list[ToolResult | Text] = [self._results[call.id] for call in self._calls]
-        parts += [Text(text) for text in self._inbox]
+        parts += [Text(text) for _, text in self._inbox]
         self._calls, self._results, self._inbox = [], {}, []
-        self._late = self._checked = False
+        self._checked = False
         self._final = None
         if not parts:
             return

@@ -137,7 +137,7 @@ def _assistant(message: Assistant) -> tuple[str, list[JSON]]:
     for part in message.parts:
         match part:
             case Thinking(text, signature, _) if signature:
-                blocks.append({"type": "thinking", "thinking": text, "signature": signature})
+                blocks.append({"type": "thinking", "thinking": clean(text), "signature": signature})
             case Thinking(_, _, data) if data and not data.startswith("{"):  # "{": another vendor's item
                 blocks.append({"type": "redacted_thinking", "data": data})
             case Text(text) if text.strip():

@@ -89,8 +89,8 @@ def narrate(record: Record, session: Session, output: Output) -> None:
 def _result(record: ToolFinished) -> str:
     """Return a result's first lines; what code_run printed has streamed already, so only its facts follow."""
     result = record.result
-    if result.meta.get("streamed"):
-        facts = ", ".join(f"{key} {value}" for key, value in result.meta.items() if key != "streamed")
+    if "exit" in result.meta:
+        facts = ", ".join(f"{key} {value}" for key, value in result.meta.items())
         return f"[{result.status}, {facts}]"
     lines = result.render().splitlines()
     if len(lines) > RESULT_LINES:

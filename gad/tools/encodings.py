@@ -22,11 +22,22 @@ _BOMS = (
 )
 
 _KINDS = (
-    (b"\x89PNG", "PNG image"), (b"\xff\xd8\xff", "JPEG image"), (b"GIF8", "GIF image"), (b"%PDF-", "PDF document"),
-    (b"PK\x03\x04", "ZIP archive or Office document"), (b"\x1f\x8b", "gzip data"), (b"\x7fELF", "ELF program"),
-    (b"SQLite format 3", "SQLite database"), (b"BZh", "bzip2 data"), (b"\xfd7zXZ", "xz data"), (b"7z\xbc\xaf", "7z archive"),
-    (b"\x28\xb5\x2f\xfd", "zstd data"), (b"GGUF", "GGUF model"), (b"MZ", "Windows program"), (b"\xd0\xcf\x11\xe0", "old Office document"),
-)  # fmt: skip
+    (b"\x89PNG", "PNG image"),
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"GIF8", "GIF image"),
+    (b"%PDF-", "PDF document"),
+    (b"PK\x03\x04", "ZIP archive or Office document"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"\x7fELF", "ELF program"),
+    (b"SQLite format 3\0", "SQLite database"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ", "xz data"),
+    (b"7z\xbc\xaf", "7z archive"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"GGUF", "GGUF model"),
+    (b"MZ", "Windows program"),
+    (b"\xd0\xcf\x11\xe0", "old Office document"),
+)
 
 _TEXT_CONTROLS = frozenset(b"\t\n\v\f\r\b\x1b\x1a")
 _SAMPLE = 6_000
@@ -81,10 +92,12 @@ def binary_kind(data: bytes) -> str | None:
     if any(data.startswith(bom) for bom, _ in _BOMS):
         return None
     head = data[:8192]
-    for magic, kind in _KINDS:
-        if head.startswith(magic) and not head.isascii() | (len(magic) == 2 and b"\0" not in head):
-            return kind
     controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in head)
+    kind = next((kind for magic, kind in _KINDS if head.startswith(magic)), None)
+    if kind and not head.isascii():  # an ASCII file that begins with "MZ" or "BZh" is text
+        kind = None if controls == 0 and len(head) < 8192 and not head.startswith(b"%PDF-") else kind
+        if kind:
+            return kind
     return "binary data" if b"\0" in head or controls * 20 > len(head) else None
 
 
@@ -151,8 +164,9 @@ def _score(sample: bytes, name: str) -> float:
             total -= 2
             size += 1
             continue
-        if weight is None:  # UTF-8: that a sequence is valid at all is strong evidence
-            length, value = len(character.encode()), 2.0
+        if weight is None:  # UTF-8: that a sequence is of three bytes is valid is strong evidence
+            length = len(character.encode())
+            value = 2.0 if length == 3 else 0.6
         else:
             code = character.encode(name)
             length = len(code)
@@ -176,7 +190,9 @@ _HANT = frozenset(
     "物手應戰向頭文體政美相見被利什二等產或新己制身果加西斯月話合回特代內信表化老給世位次度門任常先海通教兒原東聲提立及比員解水名真論處走義各入幾口"
     "認條平系氣題活爾更別打女變四神總何電數安少報才結反受目太量再感建務做接必場件計管期市直德資命山金指克許統區保至隊形社便空決治展設定檔案測試"
 )
-_HANGUL = frozenset("이다는을가의에하고를은지한기로사어리도나해정인서자대일시라아만전들있과게수주보니그부세장으제상요안녕오것날습설파")
+_HANGUL = frozenset(
+    "이다는을가의에하고를은지한기로사어리도나해정인서자대일시라아만전들있과게수주보니그부세장으제상요안녕오것날습설파"
+)
 
 
 def _hanzi(common: frozenset[str], levels: Callable[[int, int], float]) -> Callable[[bytes, str, str, str], float]:
@@ -191,12 +207,12 @@ def _hanzi(common: frozenset[str], levels: Callable[[int, int], float]) -> Calla
 def _gbk(lead: int, trail: int) -> float:
     if trail < 0xA1 or lead < 0xA1 or lead in (0xA4, 0xA5):
         return -0.5  # outside GB 2312, or kana, which Chinese text hardly has
-    return 0.7 if lead in (0xA1, 0xA3) else 0.5 if 0xB0 <= lead <= 0xD7 else 0.1
+    return 0.7 if lead in (0xA1, 0xA3) else 0.6 if 0xB0 <= lead <= 0xD7 else 0.1
 
 
 def _big5(lead: int, trail: int) -> float:
     if 0xA4 <= lead <= 0xC6:
-        return 0.5
+        return 0.4
     return 0.6 if lead == 0xA1 else -0.1 if 0xC9 <= lead <= 0xF9 else -0.5
 
 
@@ -216,7 +232,7 @@ def _cp932(code: bytes, character: str, before: str, after: str) -> float:
     if len(code) == 1:  # half-width katakana: two of any GBK character look like it
         return -0.3
     lead, trail = code
-    if lead == 0x83 and trail <= 0x96 or lead == 0x82 and trail >= 0x9F:
+    if (lead == 0x83 and trail <= 0x96) or (lead == 0x82 and trail >= 0x9F):
         return 1.0  # kana
     if lead in (0x81, 0x82):
         return 0.6
@@ -241,6 +257,8 @@ def _cp1252(code: bytes, character: str, before: str, after: str) -> float:
 
 
 def _cp1251(code: bytes, character: str, before: str, after: str) -> float:
+    if any(neighbour.isascii() and neighbour.isalpha() for neighbour in (before, after)):
+        return -0.5
     if "а" <= character <= "я" or character == "ё":
         return 0.8 if before.isalpha() or after.isalpha() else 0.3
     if "А" <= character <= "Я" or character == "Ё":

@@ -1,0 +1,202 @@
+"""Putting the parts together: the one place that chooses providers, tools and their settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gad.agent import Parts, RetryPolicy
+from gad.config import Config, Model, read_key
+from gad.core.budget import Price
+from gad.core.ports import Provider
+from gad.core.task import TaskOptions
+from gad.daemon import Daemon
+from gad.errors import AuthError, ConfigError
+from gad.spool.claim import Rules
+from gad.spool.intake import Beginning, Door
+from gad.spool.ledger import Ledger
+from gad.task_file import check_cwd, parse_task
+from gad.tools.environment import child_environment
+from gad.tools.orphans import end_orphans, identity
+from gad.tools.process import run_command
+from gad.tools.toolset import all_tools
+
+CHECK_SECONDS = 600.0
+"""How long a task's check may run."""
+CHECK_OUTPUT = 4000
+"""Characters of a failing check's output that the model sees."""
+
+
+class Providers:
+    """The models that gad.yaml names, each built when it is first asked for and kept."""
+
+    def __init__(self, config: Config, environ: Mapping[str, str], progress: Callable[[str], None]) -> None:
+        self._config = config
+        self._environ = environ
+        self._progress = progress
+        self._built: dict[str, Provider] = {}
+
+    def __call__(self, name: str) -> Provider:
+        """Return the provider of one entry. Raises ConfigError or AuthError that say how to mend it."""
+        if name not in self._built:
+            entry = self._config.models.get(name)
+            if entry is None:
+                known = ", ".join(self._config.models)
+                raise ConfigError(f"no entry of models is called {name!r} in gad.yaml; there are: {known}")
+            self._built[name] = self._build(entry)
+        return self._built[name]
+
+    def _build(self, entry: Model) -> Provider:
+        # An SDK takes up to a second to import, so each is imported when it is first needed.
+        if entry.provider == "local":
+            from gad.providers.local.provider import LocalProvider
+
+            return LocalProvider(
+                weights=entry.weights,
+                context=entry.context,
+                threads=entry.threads,
+                max_tokens=entry.max_tokens,
+                idle_timeout=entry.idle_timeout,
+                model=entry.model,
+                progress=self._progress,
+            )
+        key = self._key(entry)
+        chosen: dict[str, Any] = {
+            "model": entry.model,
+            "api_key": key,
+            "base_url": entry.base_url,
+            "max_tokens": entry.max_tokens,
+            "idle_timeout": entry.idle_timeout,
+        }
+        if entry.provider == "anthropic":
+            from gad.providers.anthropic import AnthropicProvider
+
+            return AnthropicProvider(**chosen)
+        if entry.api == "responses":
+            from gad.providers.openai_responses import ResponsesProvider
+
+            return ResponsesProvider(**chosen)
+        from gad.providers.openai_chat import ChatProvider
+
+        return ChatProvider(**chosen)
+
+    def _key(self, entry: Model) -> str:
+        key = read_key(entry, self._environ)
+        if key:
+            return key
+        if entry.key_env and entry.base_url is None:
+            raise AuthError(f"no key for model {entry.name}: set {entry.key_env} in the daemon's environment, "
+                            f"or models.{entry.name}.key_file in gad.yaml")  # fmt: skip
+        return "none"  # a compatible server of one's own may want no key; the SDKs insist on some text
+
+    async def close(self) -> None:
+        """Close them all."""
+        for provider in self._built.values():
+            await provider.close()
+
+
+def build_daemon(
+    config: Config,
+    environ: Mapping[str, str],
+    providers: Providers,
+    *,
+    only: str | None = None,
+) -> Daemon:
+    """Return a daemon for this home, not yet running."""
+    spool = str(config.spool_dir)
+    os.makedirs(spool, mode=0o700, exist_ok=True)
+    home = str(config.home)
+    ledger = Ledger(spool)
+    base = child_environment(environ, {})
+
+    def work(session: str) -> str:
+        path = str(config.work_dir / session)
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        return path
+
+    def price(entry: str, reported: str | None) -> Price | None:
+        model = config.models.get(entry)
+        return config.price_of(model, reported) if model is not None else None
+
+    def begin(session: str, task: str | None) -> Beginning:
+        options = parse_task(task, models=config.models) if task is not None else TaskOptions()
+        check_cwd(options)
+        effective = with_defaults(options, config)
+        persist = config.models[effective.model or config.model].provider == "local"
+        return Beginning(effective, preamble(effective.cwd or str(config.work_dir / session)), persist)
+
+    parts = Parts(
+        provider=providers,
+        tools={tool.schema.name: tool for tool in all_tools()},
+        run_check=run_check,
+        retry=RetryPolicy(config.retry.first, config.retry.most, config.retry.give_up),
+        price=price,
+        environment=lambda session, call: base | identity(home, session, call),
+        work=work,
+        usd_per_day=config.usd_per_day,
+        spent_today=ledger.spent_today,
+        spend=ledger.spend,
+    )
+    return Daemon(
+        spool,
+        parts,
+        Door(Rules(config.spool.max_bytes, owners(config.spool.users)), begin),
+        sessions=config.sessions,
+        polling=bool(config.spool.polling),
+        only=only,
+        reap=lambda session, calls: end_orphans(home, session, calls),
+    )
+
+
+def with_defaults(options: TaskOptions, config: Config) -> TaskOptions:
+    """Return the options that are in force: what the task says, else what gad.yaml says."""
+    limits = config.limits
+    found = options.to_json()
+    for name in ("turns", "tokens", "usd", "seconds"):
+        found.setdefault(name, getattr(limits, name))
+    found.setdefault("model", config.model)
+    found.setdefault("ask", config.ask)
+    return TaskOptions.from_json(found)
+
+
+def preamble(cwd: str) -> str:
+    """Return the line that opens a session's first message: what the system prompt must not hold, since it changes."""
+    now = time.strftime("%A %Y-%m-%d %H:%M %Z")
+    return f"[{now}; {platform.system()}; cwd {cwd}]"
+
+
+def owners(users: tuple[str, ...]) -> frozenset[int]:
+    """Return the user ids that may hand in files: the daemon's own, root's, and those that gad.yaml names."""
+    found = {os.geteuid(), 0}
+    for user in users:
+        try:
+            found.add(int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid)
+        except KeyError:
+            raise ConfigError(f"gad.yaml: spool.users: there is no user {user!r} on this machine") from None
+    return frozenset(found)
+
+
+async def run_check(
+    command: str, *, cwd: str, work: str, environment: Mapping[str, str], emit: Callable[[str], None]
+) -> tuple[int, str]:
+    """Run a task's check; return its exit code and the end of its output."""
+    try:
+        finished = await run_command(
+            ["bash", "-c", command],
+            cwd=cwd,
+            environment=environment,
+            timeout=CHECK_SECONDS,
+            emit=emit,
+            spill_path=str(Path(work) / "check.txt"),
+            limit=CHECK_OUTPUT,
+        )
+    except OSError as exc:
+        return 127, f"the check could not be started: {exc}"
+    if finished.timed_out:
+        return 124, f"{finished.output}\n[timed out after {CHECK_SECONDS:g} s]"
+    return finished.exit, finished.output

@@ -1,0 +1,162 @@
+"""gad show: a session's whole transcript from its journal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gad.cli import Place
+from gad.errors import GadError
+from gad.spool.names import JOURNAL, valid_session_name
+from gad.spool.status import timestamp
+
+Record = Mapping[str, Any]
+
+
+@click.command("show")
+@click.argument("session")
+@click.option("--json", "as_json", is_flag=True, help="Print the journal's records as one JSON list.")
+@click.pass_obj
+def show_command(place: Place, session: str, as_json: bool) -> None:
+    """Show everything that happened in SESSION: messages, answers, tool calls and their results."""
+    directory = place.spool() / session
+    if not valid_session_name(session) or not directory.is_dir():
+        raise GadError(f"there is no session {session}; gad ps --all lists them")
+    if not (directory / JOURNAL).exists():
+        raise GadError(f"session {session} has no journal yet; was it taken (is the daemon running: gad up)?")
+    if as_json:
+        click.echo(json.dumps([record for _, record in records(directory)], ensure_ascii=False))
+        return
+    from gad.cli.watch import printer
+
+    write = printer()
+    for line, record in records(directory):
+        for text in describe(line, record):
+            write((text + "\n").encode("utf-8", "replace"))
+    sys.stdout.flush()
+
+
+def records(directory: Path) -> Iterator[tuple[int, Record]]:
+    """Yield the journal's records with their line numbers; a torn last line is left out, with a note on stderr.
+
+    Raises GadError when another line cannot be read.
+    """
+    with open(directory / JOURNAL, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                found = json.loads(line)
+                if not isinstance(found, dict):
+                    raise ValueError("not an object")
+            except ValueError as exc:
+                if not line.endswith(b"\n"):
+                    click.echo(f"gad: line {number} of the journal is not complete yet; left out", err=True)
+                    return
+                raise GadError(f"{directory / JOURNAL}:{number}: cannot be read: {exc}") from None
+            yield number, found
+
+
+def describe(number: int, record: Record) -> Iterator[str]:
+    """Yield a record's lines for people. Raises GadError when a field is missing."""
+    try:
+        kind = record["kind"]
+        write = _LINES.get(kind)
+        if write is None:
+            yield f"-- {timestamp(record['at'])} {kind}"
+        else:
+            yield from write(record)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
+        raise GadError(f"journal line {number} is not a record this gad knows: {exc!r}") from None
+
+
+def _head(record: Record, words: str) -> str:
+    return f"-- {timestamp(record['at'])} {words}"
+
+
+def _begin(record: Record) -> Iterator[str]:
+    yield _head(record, f"session {record['session']}")
+    if record["options"]:
+        yield json.dumps(record["options"], ensure_ascii=False)
+
+
+def _message(record: Record) -> Iterator[str]:
+    yield _head(record, "you")
+    yield record["text"].rstrip("\n")
+
+
+def _answer(record: Record) -> Iterator[str]:
+    usage, usd = record["usage"], record["usd"]
+    cost = "" if usd is None else f", ${usd:.4f}"
+    yield _head(record, f"{record['model']} ({usage['tokens_in']} tokens in, {usage['tokens_out']} out{cost})")
+    for part in record["parts"]:
+        if "text" in part:
+            yield part["text"].rstrip("\n")
+        elif "thinking" in part:
+            yield f"(thinking) {part['thinking']}".rstrip()
+        else:
+            yield f"=> {part['name']} {json.dumps(part['arguments'], ensure_ascii=False)}"
+            if part.get("problem"):
+                yield f"   not run: {part['problem']}"
+
+
+def _result(record: Record) -> Iterator[str]:
+    result = record["result"]
+    facts = " ".join(f"{key}={value}" for key, value in result["meta"].items())
+    yield f"<= {result['status']} {facts}".rstrip()
+    yield from (f"   {line}" for line in result["output"].splitlines())
+
+
+def _asked(record: Record) -> Iterator[str]:
+    yield _head(record, "asks")
+    yield record["question"]
+    yield from (f"  - {candidate}" for candidate in record["candidates"])
+
+
+def _checked(record: Record) -> Iterator[str]:
+    yield _head(record, f"check: exit {record['exit']}")
+    yield from (f"   {line}" for line in record["output"].splitlines())
+
+
+def _ended(record: Record) -> Iterator[str]:
+    yield _head(record, record["state"])
+    if record.get("error"):
+        yield record["error"]
+
+
+def _context(record: Record) -> Iterator[str]:
+    yield _head(record, "you, pinned")
+    yield record["text"].rstrip("\n")
+
+
+def _rejected(record: Record) -> Iterator[str]:
+    yield _head(record, f"{record['file']} was not accepted")
+    yield record["error"]
+
+
+def _deferred(record: Record) -> Iterator[str]:
+    yield _head(record, f"deferred until {timestamp(record['retry_at'])} (attempt {record['attempts']})")
+    yield record["error"]
+
+
+def _nothing(record: Record) -> Iterator[str]:
+    return iter(())
+
+
+_LINES: Mapping[str, Callable[[Record], Iterator[str]]] = {
+    "begin": _begin,
+    "message": _message,
+    "context": _context,
+    "rejected": _rejected,
+    "calling": _nothing,
+    "answer": _answer,
+    "tool_started": _nothing,
+    "tool_finished": _result,
+    "deferred": _deferred,
+    "asked": _asked,
+    "checked": _checked,
+    "ended": _ended,
+}

@@ -1,0 +1,161 @@
+"""file_read: a window of a text file's numbered lines."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from gad.core.ports import Outcome, ToolContext, ToolSchema
+from gad.tools.encodings import binary_kind, detect
+from gad.tools.textfiles import encoding_meta, opened, perform, resolve
+
+DEFAULT_LINES = 200
+LINE_LIMIT = 1_280
+"""Characters of one line that are shown."""
+
+OUTPUT_LIMIT = 20_000
+"""Characters of one result."""
+
+CONTEXT_LINES = 20
+"""Lines before a keyword's first match that are shown, at most."""
+
+_SAMPLE = 4_000_000
+"""Bytes that decide the encoding: whole files up to this size, of larger ones the beginning."""
+
+
+class FileRead:
+    """Shows lines of a file with their numbers, whatever the file's encoding."""
+
+    schema = ToolSchema(
+        "file_read",
+        "Read a text file as `number|line`.",
+        {
+            "type": "object",
+            "properties": {
+                "path": {"type": "string"},
+                "start": {"type": "integer", "description": "first line, default 1"},
+                "count": {"type": "integer", "description": f"lines, default {DEFAULT_LINES}"},
+                "keyword": {"type": "string", "description": "go to its first match from start on; any case"},
+            },
+            "required": ["path"],
+        },
+    )
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
+        """Read the window; what cannot be shown is an error that says what is there instead."""
+        stopped = threading.Event()
+        return await perform(lambda: _read(arguments, context, stopped), stopped.set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The beginning of a line, and how many characters it has."""
+
+    text: str
+    length: int
+
+    def kept(self) -> _Line:
+        """Drop what is not shown: many long lines would not fit into memory."""
+        return self if len(self.text) <= LINE_LIMIT else _Line(self.text[:LINE_LIMIT], self.length)
+
+    def shown(self) -> str:
+        """Return the beginning and how much is gone."""
+        gone = self.length - LINE_LIMIT
+        return self.text if gone <= 0 else f"{self.text[:LINE_LIMIT]}[+{gone:,} characters]"
+
+
+def _read(arguments: Mapping[str, Any], context: ToolContext, stopped: threading.Event) -> Outcome:
+    path = resolve(arguments["path"], context)
+    start = max(1, arguments.get("start", 1))
+    count = max(1, arguments.get("count", DEFAULT_LINES))
+    keyword = arguments.get("keyword") or None
+    with opened(path, context) as file:
+        sample = file.read(_SAMPLE)
+        whole = len(sample) < _SAMPLE
+        kind = binary_kind(sample)
+        if kind is not None:
+            size = max(os.fstat(file.fileno()).st_size, len(sample))
+            return Outcome("error", f"{path} is not text: {kind}, {size:,} bytes")
+        encoding = detect(sample, whole=whole)
+        first, lines, total = _window(
+            _lines(file, sample, encoding.name, len(encoding.bom), stopped), start, count, keyword
+        )
+    meta: dict[str, Any] = {"lines": total, **encoding_meta(encoding)}
+    if not lines:
+        if keyword is not None and start <= max(total, 1):
+            return Outcome("error", f"no line from {start} on holds {keyword!r}", meta)
+        if total:
+            return Outcome("error", f"start is {start}, the file has {total} lines", meta)
+        return Outcome("ok", "(empty file)", meta)
+    return Outcome("ok", _render(first, lines, total), meta)
+
+
+def _render(first: int, lines: list[_Line], total: int) -> str:
+    shown: list[str] = []
+    room = OUTPUT_LIMIT
+    for number, line in enumerate(lines, first):
+        text = f"{number}|{line.shown()}"
+        room -= len(text) + 1
+        if room < 0 and shown:
+            break
+        shown.append(text)
+    after = first + len(shown)
+    if after <= total:
+        shown.append(f"[{total - after + 1:,} more lines; read on with start={after}]")
+    return "\n".join(shown)
+
+
+def _window(lines: Iterator[_Line], start: int, count: int, keyword: str | None) -> tuple[int, list[_Line], int]:
+    """Return the first shown line's number, the shown lines, and how many lines there are."""
+    before: deque[_Line] = deque(maxlen=min(CONTEXT_LINES, count // 3))
+    wanted = re.compile(re.escape(keyword), re.IGNORECASE) if keyword is not None else None
+    found: list[_Line] = []
+    first = total = 0
+    for total, line in enumerate(lines, 1):
+        if found:
+            if len(found) < count:
+                found.append(line.kept())
+        elif total >= start and (wanted is None or wanted.search(line.text)):
+            found = [*before, line.kept()]
+            first = total - len(before)
+        elif wanted is not None and before.maxlen:
+            before.append(line.kept())
+    return first, found, total
+
+
+def _lines(file: BinaryIO, sample: bytes, codec: str, skip: int, stopped: threading.Event) -> Iterator[_Line]:
+    """Decode piece by piece, so that a file of any size and a line of any length fit into memory."""
+    decoder = codecs.getincrementaldecoder(codec)("replace")
+    piece = sample[skip:]
+    parts: list[str] = []
+    length = 0
+    while not stopped.is_set():
+        text = decoder.decode(piece, final=not piece)
+        *complete, rest = text.split("\n")
+        for end in complete:
+            yield _line(parts, length, end)
+            parts, length = [], 0
+        if rest:
+            # A keyword is looked for in what is kept: far more than is shown, far less than a gigabyte.
+            if length < _SAMPLE:
+                parts.append(rest)
+            length += len(rest)
+        if not piece:
+            break
+        piece = file.read(1 << 20)
+    if length:
+        yield _line(parts, length, "")
+
+
+def _line(parts: list[str], length: int, end: str) -> _Line:
+    text = "".join(parts) + end if parts else end
+    length += len(end)
+    if text.endswith("\r") and len(text) == length:
+        return _Line(text[:-1], length - 1)
+    return _Line(text, length)

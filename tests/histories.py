@@ -1,0 +1,81 @@
+"""Short session histories as records: what the tests of the machine, the journal and recovery replay."""
+
+from __future__ import annotations
+
+from gad.core.messages import Assistant, Text, Thinking, ToolCall, ToolResult, Usage
+from gad.core.records import (
+    Answered,
+    Asked,
+    Begin,
+    Calling,
+    Checked,
+    Deferred,
+    Ended,
+    Paused,
+    Pinned,
+    Record,
+    Resumed,
+    Said,
+    StopAsked,
+    ToolFinished,
+    ToolStarted,
+    TurnedDown,
+)
+from gad.core.task import TaskOptions
+
+
+def begin(**options: object) -> list[Record]:
+    return [
+        Begin(100.0, "s", TaskOptions(**options), preamble="[date]"),  # type: ignore[arg-type]
+        Said(100.0, 1, "input.txt", "做 the task 🙂"),
+    ]
+
+
+def answer(turn: int, *parts: str | ToolCall, stop: str = "end", usd: float | None = 0.5) -> list[Record]:
+    spoken = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    calls = any(isinstance(part, ToolCall) for part in spoken)
+    message = Assistant((Thinking("hm", "sig"), *spoken))
+    usage = Usage(100, 10, 50)
+    reason = "tools" if calls else stop
+    return [
+        Calling(100.0 + turn, turn, "m"),
+        Answered(100.5 + turn, turn, message, reason, "m", usage, usd),  # type: ignore[arg-type]
+    ]
+
+
+def call(name: str = "code_run", n: int = 1, **arguments: object) -> ToolCall:
+    return ToolCall(f"c{n}", name, arguments or {"type": "bash", "code": f"echo {n}"})
+
+
+def ran(id_: str = "c1", status: str = "ok", output: str = "out", **extra: object) -> list[Record]:
+    result = ToolResult(id_, status, output, {"exit": 0})  # type: ignore[arg-type]
+    return [ToolStarted(110.0, id_, "code_run"), ToolFinished(111.0, result, 1.0, **extra)]  # type: ignore[arg-type]
+
+
+WHOLE: list[Record] = [
+    *begin(check="true"),
+    *answer(1, "Let me look.", call(n=1), call("file_read", 2, path="a")),
+    *ran("c1"),
+    *ran("c2", "error", "no such file"),
+    Pinned(112.0, 2, "remember 这个"),
+    Calling(113.0, 2, "m"),
+    Deferred(114.0, "429", 115.0, 1),
+    Said(115.0, 3, "reply.txt", "hurry"),
+    *answer(2, call("ask_user", 3, question="Which?")),
+    Asked(116.0, "c3", "Which?", ("a", "b")),
+    TurnedDown(117.0, 4, "reply.txt", "reply.txt was not accepted: no"),
+    Said(118.0, 5, "reply.txt", "b"),
+    *answer(3, "Done."),
+    Checked(120.0, 1, "not yet"),
+    Calling(121.0, 4, "m"),
+    Resumed(122.0),
+    *answer(4, "Now done."),
+    Checked(126.0, 0, ""),
+    Ended(127.0, "done"),
+    Said(128.0, 6, "reply.txt", "and more"),
+    *answer(5, call(n=4)),
+    ToolStarted(130.0, "c4", "code_run"),
+    Paused(131.0),
+    StopAsked(132.0, 7),
+    Ended(133.0, "stopped"),
+]
