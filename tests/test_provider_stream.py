@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import Any
 
@@ -231,10 +232,11 @@ def test_an_error_in_on_text_is_the_callers(api: str) -> None:
         raise OSError(28, "No space left on device")
 
     async def run() -> None:
-        async with ScriptedServer([Say("Hi")]) as server:
+        async with ScriptedServer([[Say("Hi"), Silence()]]) as server:
             model = provider(api, server)
             with pytest.raises(OSError, match="No space left"):
                 await model.ask(HELLO, full)
+            await server.until(lambda: server.requests[0].closed_at)
             await model.close()
 
     asyncio.run(run())
@@ -345,14 +347,33 @@ def test_chat_call_deltas_of_every_sort(quirk: dict[str, Any]) -> None:
     assert len({call.id for call in answer.message.calls}) == 3 and all(call.id for call in answer.message.calls)
 
 
-def test_chat_calls_that_all_say_index_0() -> None:
-    deltas = [
-        '{"index":0,"id":"x","function":{"name":"f","arguments":"{\\"a\\":1}"}}',
-        '{"index":0,"id":"y","function":{"name":"f","arguments":{"a":2}}}',
-    ]
-    raw = "".join(f'data: {{"choices":[{{"index":0,"delta":{{"tool_calls":[{delta}]}}}}]}}\n\n' for delta in deltas)
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [  # every call says index 0, arguments come as an object
+            {"index": 0, "id": "x", "function": {"name": "read", "arguments": '{"a":1}'}},
+            {"index": 0, "id": "y", "function": {"name": "read", "arguments": {"a": 2}}},
+        ],
+        [  # two calls arrive interleaved, with the name in pieces and as a growing text
+            {"index": 0, "id": "x", "function": {"name": "re", "arguments": '{"a"'}},
+            {"index": 1, "id": "y", "function": {"name": "re", "arguments": '{"a"'}},
+            {"index": 0, "function": {"name": "ad", "arguments": ":1"}},
+            {"index": 1, "function": {"name": "read", "arguments": ":2}"}},
+            {"index": 0, "function": {"arguments": "}"}},
+        ],
+        [  # the same without an index: the id tells
+            {"id": "x", "function": {"name": "read", "arguments": '{"a"'}},
+            {"id": "y", "function": {"name": "read", "arguments": '{"a":2'}},
+            {"id": "x", "function": {"arguments": ":1}"}},
+            {"id": "y", "function": {"arguments": "}"}},
+        ],
+    ],
+)
+def test_chat_calls_are_told_apart(deltas: list[dict[str, Any]]) -> None:
+    chunks = [{"choices": [{"index": 0, "delta": {"tool_calls": [delta]}}]} for delta in deltas]
+    raw = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
     answer, _ = ask("chat", Reply((Raw(raw),), stop="stop"))
-    assert answer.message.calls == (ToolCall("x", "f", {"a": 1}), ToolCall("y", "f", {"a": 2}))
+    assert answer.message.calls == (ToolCall("x", "read", {"a": 1}), ToolCall("y", "read", {"a": 2}))
 
 
 @EACH

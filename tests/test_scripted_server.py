@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from tests.scripted_replies import Reply, Say, from_json
-from tests.scripted_server import Call, Fail, serve_in_process, serve_in_thread, to_json
+from tests.scripted_server import Call, Entry, Fail, serve_in_process, serve_in_thread, to_json
 
 
 def _post(url: str, body: object) -> str:
@@ -52,7 +52,13 @@ def test_in_its_own_process_it_logs_what_it_was_asked() -> None:
 
 
 def test_entries_travel_as_json() -> None:
-    entries = [Say("a", ("x", "y")), "text", [Call("f", {"a": [1]}), "b"], Reply((Say("c"),), stop="length"), Fail(429)]
+    entries: list[Entry] = [
+        Say("a", ("x", "y")),
+        "text",
+        [Call("f", {"a": [1]}), "b"],
+        Reply((Say("c"),), stop="length"),
+        Fail(429),
+    ]
     back = from_json(json.loads(json.dumps(to_json(entries))))
     assert json.dumps(to_json(back)) == json.dumps(to_json(entries))
     with serve_in_process(entries) as server:

@@ -19,7 +19,12 @@ def test_made_up_names_are_names_and_do_not_repeat() -> None:
 def test_the_task_file_is_there_before_the_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     put = drop.put
-    monkeypatch.setattr(drop, "put", lambda directory, name, data: (order.append(name), put(directory, name, data)))
+
+    def put_and_tell(directory: Path, name: str, data: bytes) -> None:
+        order.append(name)
+        put(directory, name, data)
+
+    monkeypatch.setattr(drop, "put", put_and_tell)
     directory = drop.submit(tmp_path, "s", "你好".encode(), "turns: 3\n")
     assert order == ["task.yaml", "input.txt"]
     assert (directory / "input.txt").read_text(encoding="utf-8") == "你好"

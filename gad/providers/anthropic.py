@@ -62,7 +62,7 @@ class AnthropicProvider(StreamProvider):
             # The SDK sends "Authorization: Bearer"; many compatible servers still want the older header.
             default_headers={"x-api-key": key} if base_url else None,
             # A proxy from the environment is not for this machine's own servers.
-            http_client=DefaultAsyncHttpxClient(trust_env=False, timeout=timeout) if local else None,
+            http_client=DefaultAsyncHttpxClient(trust_env=False) if local else None,
         )
         self._max_tokens = max_tokens
         self._extra = dict(extra or {})

@@ -42,7 +42,7 @@ class OpenAIProvider(StreamProvider):
         super().__init__(Endpoint("OpenAI", model, base_url or OFFICIAL, key, idle_timeout))
         timeout = httpx2.Timeout(idle_timeout, connect=connect_timeout)
         # A proxy from the environment is not for this machine's own servers.
-        http = DefaultAsyncHttpxClient(trust_env=False, timeout=timeout) if self.endpoint.loopback else None
+        http = DefaultAsyncHttpxClient(trust_env=False) if self.endpoint.loopback else None
         self._client = AsyncOpenAI(
             api_key=key, base_url=self.endpoint.base_url, max_retries=0, timeout=timeout, http_client=http
         )

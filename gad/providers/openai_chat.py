@@ -198,7 +198,7 @@ class _Reader:
         if call_id:
             call.id = call.id or call_id
             self._by_id.setdefault(call_id, call)
-        if name and name != call.name:
+        if name:
             # A name may come whole and again, or in pieces, or growing.
             call.name = name if name.startswith(call.name) else call.name + name
         arguments = function.get("arguments")

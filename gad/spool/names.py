@@ -36,9 +36,6 @@ RESTING = frozenset({"done", "asking", "failed", "stopped", "rejected"})
 """The states in which nothing happens until a client does something."""
 
 _CLAIM = re.compile(r"\.claim-(\d{4,})-(.+)", re.ASCII)
-_ARCHIVED = re.compile(r"archived-\d{4,}-.+", re.ASCII)
-_REJECTED = re.compile(r"rejected-\d{4,}-.+", re.ASCII)
-_SCRATCH_ENDS = ("~", ".tmp", ".part", ".swp")
 
 
 def valid_session_name(name: str) -> bool:
@@ -65,11 +62,6 @@ def rejected_name(number: int, name: str) -> str:
 def archived_name(number: int, name: str) -> str:
     """Return what `name` is called once conversation `number` has made room for a new one."""
     return f"archived-{number:04d}-{name}"
-
-
-def scratch(name: str) -> bool:
-    """Return whether `name` is somebody's temporary or hidden file."""
-    return name.startswith(".") or name.endswith(_SCRATCH_ENDS)
 
 
 def ignored(name: str) -> bool:

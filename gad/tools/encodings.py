@@ -93,12 +93,10 @@ def binary_kind(data: bytes) -> str | None:
         return None
     head = data[:8192]
     controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in head)
-    kind = next((kind for magic, kind in _KINDS if head.startswith(magic)), None)
-    if kind and not head.isascii():  # an ASCII file that begins with "MZ" or "BZh" is text
-        kind = None if controls == 0 and len(head) < 8192 and not head.startswith(b"%PDF-") else kind
-        if kind:
-            return kind
-    return "binary data" if b"\0" in head or controls * 20 > len(head) else None
+    # A PDF may begin like text; everything else that is listed holds NULs.
+    if b"\0" not in head and controls * 20 <= len(head) and not head.startswith(b"%PDF-"):
+        return None
+    return next((kind for magic, kind in _KINDS if head.startswith(magic)), "binary data")
 
 
 def detect(data: bytes, *, whole: bool = True) -> Encoding:

@@ -58,7 +58,7 @@ async def perform(work: Callable[[], Outcome], stop: Callable[[], None] = lambda
     except ValueError as trouble:
         return Outcome("error", str(trouble))
     except OSError as trouble:
-        where = f": {trouble.filename}" if trouble.filename else ""
+        where = f": {trouble.filename}" if isinstance(trouble.filename, str) else ""
         return Outcome("error", f"{trouble.strerror or trouble}{where}")
     except asyncio.CancelledError:
         stop()
@@ -90,12 +90,16 @@ def opened(path: str, context: ToolContext) -> Iterator[BinaryIO]:
         near = similar_paths(path, context)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise ValueError(f"no such file: {path}{hint}") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
             raise ValueError(f"{path} is a directory: {_listing(path)}")
         if not stat.S_ISREG(mode):
             raise ValueError(f"{path} is not a regular file")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    with os.fdopen(descriptor, "rb") as file:
         yield file
 
 

@@ -4,6 +4,10 @@ They are part of the stable prefix. Each is shown only when all tools it uses ar
 """
 
 from __future__ import annotations
+import os, re
+THINK=os.environ.get("THINK")=="1"
+def strip(t): return t if THINK else re.sub(r"^think: .*\n","",t)
+
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,33 +25,43 @@ class Example:
 
 
 EXAMPLES = (
-    Example(frozenset(), ("What does HTTP status 404 mean?", "answer\nThe server has nothing at that address.")),
+    Example(
+        frozenset(),
+        ("What does HTTP status 404 mean?", "think: I know this.\nanswer\nThe server has nothing at that address."),
+    ),
     Example(
         frozenset({"file_read", "file_patch"}),
         (
             "In settings.ini, make the timeout 90 seconds.",
-            "file_read\npath: settings.ini",
-            "[done lines=3]\n1|[network]\n2|timeout = 30\n3|retries = 2",
-            "file_patch\npath: settings.ini\nold_content:\n```\ntimeout = 30\n```\nnew_content:\n```\ntimeout = 90\n```",
-            "[done path=settings.ini]",
-            "answer\nThe timeout in settings.ini is now 90 seconds (it was 30).",
+            "think: First I look at the file.\nfile_read\npath: settings.ini",
+            "[done]\n1|[network]\n2|timeout = 30\n3|retries = 2",
+            "think: Line 2 is the one to change.\nfile_patch\npath: settings.ini\n"
+            "old_content:\n```\ntimeout = 30\n```\nnew_content:\n```\ntimeout = 90\n```",
+            "[done]",
+            "think: It is changed, so I am finished.\nanswer\nThe timeout in settings.ini is now 90 seconds.",
         ),
     ),
     Example(
-        frozenset({"code_run", "file_write"}),
+        frozenset({"code_run"}),
         (
-            "What is the mean temperature in weather.csv? Put it into mean.txt.",
-            "code_run\ntype: bash\ncode:\n```\nhead -n 3 weather.csv\n```",
-            "[done exit_code=0]\nday;temp\nmon;11.5\ntue;13.0",
-            "code_run\ntype: python\ncode:\n```\nimport csv\n\nrows = csv.DictReader(open('weather.csv'))\n"
-            "temps = [float(row['temp']) for row in rows]\nprint(sum(temps) / len(temps))\n```",
-            "[error exit_code=1]\nKeyError: 'temp'\nThat failed. Correct the cause and try again.",
-            "code_run\ntype: python\ncode:\n```\nimport csv\n\nrows = csv.DictReader(open('weather.csv'), delimiter=';')\n"
-            "temps = [float(row['temp']) for row in rows]\nprint(sum(temps) / len(temps))\n```",
-            "[done exit_code=0]\n12.25",
-            "file_write\npath: mean.txt\nmode: overwrite\ncontent:\n```\n12.25\n```",
-            "[done bytes=6]",
-            "answer\nThe mean temperature is 12.25; it is in mean.txt.",
+            "Which file in the directory logs is the largest?",
+            "think: I list the files by size.\ncode_run\ntype: bash\ncode:\n```\nls -S logs | head -n 1\n```",
+            "[done]\nserver-2.log",
+            "think: That is what was asked for.\nanswer\nThe largest file is server-2.log.",
+        ),
+    ),
+    Example(
+        frozenset({"code_run"}),
+        (
+            "How many words are in essay.txt? Write the number to words.txt.",
+            "think: I compute it with Python.\ncode_run\ntype: python\ncode:\n```\n"
+            "count = len(open('essay.txt').split())\nopen('words.txt', 'w').write(str(count))\nprint(count)\n```",
+            "[error]\nAttributeError: '_io.TextIOWrapper' object has no attribute 'split'\n"
+            "That failed. Correct the cause and try again.",
+            "think: I forgot to read the file.\ncode_run\ntype: python\ncode:\n```\n"
+            "count = len(open('essay.txt').read().split())\nopen('words.txt', 'w').write(str(count))\nprint(count)\n```",
+            "[done]\n412",
+            "think: The number is computed and written.\nanswer\nessay.txt has 412 words; the number is in words.txt.",
         ),
     ),
 )
@@ -60,5 +74,5 @@ def example_messages(tools: Sequence[ToolSchema]) -> list[Message]:
     for example in EXAMPLES:
         if example.tools <= names:
             for index, text in enumerate(example.turns):
-                messages.append(Assistant((Text(text),)) if index % 2 else User((Text(text),)))
+                messages.append(Assistant((Text(strip(text)),)) if index % 2 else User((Text(text),)))
     return messages

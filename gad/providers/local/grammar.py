@@ -46,7 +46,9 @@ def grammar(tools: Sequence[ToolSchema]) -> str:
     """Return the GBNF grammar of one action with these tools."""
     rules = [f"call-{index} ::= {_call(tool)}" for index, tool in enumerate(tools)]
     calls = "".join(f" | call-{index}" for index in range(len(tools)))
-    return "\n".join([f'root ::= "{ANSWER}\\n" text{calls}', *rules]) + _TERMINALS
+    import os
+    think = '"think: " line "\\n" ' if os.environ.get("THINK") == "1" else ""
+    return "\n".join([f'root ::= {think}("{ANSWER}\\n" text{calls})', *rules]) + _TERMINALS
 
 
 def parameters(tool: ToolSchema) -> list[tuple[str, Mapping[str, Any], bool]]:

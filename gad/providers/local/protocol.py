@@ -14,6 +14,7 @@ from gad.core.messages import Assistant, Message, Text, Thinking, ToolCall, Tool
 from gad.core.ports import Request, ToolSchema
 from gad.providers.local.grammar import ANSWER, BLOCKS, FENCE, parameters
 
+THINK = "think: "
 RESULT_LIMIT = 2400
 """Characters of one tool result that the model is shown: its head and its tail."""
 AFTER_ERROR = "That failed. Correct the cause and try again."
@@ -61,7 +62,8 @@ def _said(message: Assistant) -> str:
     calls = message.calls
     if not calls:
         return f"{ANSWER}\n{message.text}"
-    return "\n".join(write_call(call.name, call.arguments) for call in calls)
+    thought = f"{THINK}{message.text.splitlines()[0]}\n" if message.text.strip() else ""
+    return thought + "\n".join(write_call(call.name, call.arguments) for call in calls)
 
 
 def write_call(name: str, arguments: Mapping[str, Any]) -> str:
@@ -94,6 +96,9 @@ def parse(reply: str, tools: Sequence[ToolSchema], call_id: str, *, cut: bool = 
 
     `cut` says that the reply ended at the output limit: a call is then never complete.
     """
+    thought = ""
+    if reply.startswith(THINK):
+        thought, _, reply = reply[len(THINK) :].partition("\n")
     head, _, rest = reply.lstrip().partition("\n")
     name = head.strip().rstrip(":")
     if name == ANSWER:
@@ -107,7 +112,8 @@ def parse(reply: str, tools: Sequence[ToolSchema], call_id: str, *, cut: bool = 
         problem = "the call was cut off at the output limit: do it in smaller steps"
     elif not problem and missing:
         problem = f"missing: {', '.join(missing)}"
-    return (ToolCall(call_id, name, {} if problem else arguments, problem),)
+    call = ToolCall(call_id, name, {} if problem else arguments, problem)
+    return (Text(thought.strip()), call) if thought.strip() else (call,)
 
 
 def _arguments(text: str, schemas: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], str]:
