@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gad.core import anchor
-from gad.core.budget import Price, cost_usd
+from gad.core.arguments import check_arguments
+from gad.core.budget import FREE, Price, cost_usd
 from gad.core.escalation import ASK
-from gad.core.messages import ToolResult
+from gad.core.messages import ToolResult, Usage
 from gad.core.ports import Answer, Outcome, Provider, Request, Tool, ToolContext, ToolSchema
 from gad.core.prompt import SYSTEM
 from gad.core.records import (
@@ -36,11 +37,10 @@ from gad.core.records import (
     ToolFinished,
     ToolStarted,
 )
-from gad.core.session import AwaitReply, CallModel, Finish, RunCheck, RunTool, Step
+from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool, Step
 from gad.errors import GadError, LocalModelError, Permanent, Temporary
 from gad.spool.live import Live
 from gad.spool.narrate import call_heading
-from gad.tools.arguments import check_arguments
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +189,9 @@ class Runner:
         return self._answered(step, answer, parts.price(name, answer.model))
 
     def _answered(self, step: CallModel, answer: Answer, price: Price | None) -> Answered:
-        usd = cost_usd(answer.usage, price)
+        # A server that reports no tokens at all has not said what this took; that is not "nothing".
+        told = answer.usage != Usage() or price == FREE
+        usd = cost_usd(answer.usage, price) if told else None
         if usd:
             self._parts.spend(self.live.name, usd)
         return Answered(self._parts.now(), step.turn, answer.message, answer.stop, answer.model, answer.usage, usd)

@@ -283,6 +283,8 @@ class Daemon:
             return
         due = session.retry_at if session.state == "deferred" else session.options.not_before or 0.0
         wait = due - self._parts.now()
+        if (left := session.seconds_left(self._parts.now())) is not None and session.state == "deferred":
+            wait = min(wait, left)  # then the time limit ends it
         if wait > 0:
             self._timers[name] = self._loop.call_later(min(wait, 86400.0), self.poke, name)
             self._drop(live)

@@ -134,7 +134,7 @@ def test_key_info_of_the_checkpoint_tool_stands_in_later_requests(tmp_path: Path
 def test_input_again_is_a_new_conversation_and_the_former_one_is_archived(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         async with world.running():
-            world.task("s", "first")
+            world.task("s", "the former task")
             await world.rests("s")
             former = world.text("s", "journal.jsonl")
             world.put("s", "input.txt", "fresh")
@@ -142,10 +142,10 @@ def test_input_again_is_a_new_conversation_and_the_former_one_is_archived(tmp_pa
             await world.rests("s")
             assert world.text("s", "archived-0001-journal.jsonl") == former
             assert world.text("s", "archived-0001-result.txt") == "one\n"
-            assert "first" in world.text("s", "archived-0001-output.txt")
-            assert "first" not in world.text("s", "output.txt")
+            assert "former" in world.text("s", "archived-0001-output.txt")
+            assert "former" not in world.text("s", "output.txt")
             assert [record["n"] for record in world.records("s") if record["kind"] == "message"] == [2]
-        assert "first" not in world.server.requests[1].raw.decode()
+        assert "former" not in world.server.requests[1].raw.decode()
 
     play(tmp_path, ["one", "two"], scene)
 
@@ -448,7 +448,7 @@ def test_what_cannot_be_accepted_is_kept_and_explained(
 
     async def scene(world: World) -> None:
         (world.spool / "s").mkdir()
-        async with world.running():
+        async with world.running() as daemon:
             if name == "reply.txt":
                 world.task("s")
                 await world.rests("s")
@@ -456,6 +456,7 @@ def test_what_cannot_be_accepted_is_kept_and_explained(
                 make(world.spool / "s" / name)
             except PermissionError:
                 pytest.skip("devices cannot be made here")
+            await daemon._look_at_all()  # a link or a pipe is never closed after writing, so no event tells of it
             await until(lambda: world.status("s").get("state") == "rejected")
             number = 1 if name == "input.txt" else 2
             error = world.status("s")["error"]
@@ -471,12 +472,12 @@ def test_what_cannot_be_accepted_is_kept_and_explained(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("model: test\nmodle: x\n", ["line 2", "modle", "model"]),
-        ("model: gpt-17\n", ["line 1", "gpt-17", "test"]),
-        ("cwd: relative/path\n", ["line 1", "cwd"]),
+        ("model: test\nmodle: x\n", ["task.yaml:2", "modle", "model"]),
+        ("model: gpt-17\n", ["task.yaml:1", "gpt-17"]),
+        ("cwd: relative/path\n", ["task.yaml:1", "cwd"]),
         ("cwd: /no/such/place\n", ["/no/such/place"]),
-        ("turns: [1\n", ["line"]),
-        ("- a\n- b\n", ["line 1"]),
+        ("turns: [1\n", ["task.yaml:"]),
+        ("- a\n- b\n", ["task.yaml:1"]),
         ("tools: [file_red]\n", ["file_red", "file_read"]),
     ],
 )
@@ -648,7 +649,7 @@ def test_a_missing_key_fails_with_what_to_set(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "word"),
-    [({"turns": 2}, "turn limit"), ({"tokens": 20}, "token limit"), ({"usd": 0.00002}, "dollar limit")],
+    [({"turns": 2}, "turn limit"), ({"tokens": 20}, "token limit"), ({"usd": 0.0002}, "dollar limit")],
 )
 def test_a_limit_ends_in_failed_and_names_itself(tmp_path: Path, options: dict[str, Any], word: str) -> None:
     async def scene(world: World) -> None:
@@ -658,7 +659,8 @@ def test_a_limit_ends_in_failed_and_names_itself(tmp_path: Path, options: dict[s
             assert word in status["error"] and len(world.server.requests) == 2
 
     calls = [Call("code_run", {"type": "bash", "code": f"echo {n}"}) for n in range(9)]
-    play(tmp_path, calls, scene)
+    # One turn is 15 tokens, so it costs 0.00015 USD.
+    play(tmp_path, calls, scene, settings={"prices": {"scripted": {"input": 10, "output": 10}}})
 
 
 @pytest.mark.parametrize("slow", [Reply((Silence(),)), Call("code_run", {"type": "bash", "code": "sleep 60"})])

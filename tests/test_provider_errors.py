@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from gad.core.messages import Assistant, ToolCall, ToolResult, User
+from gad.core.ports import Request
 from gad.errors import (
     AuthError,
     BadRequest,
@@ -186,3 +188,11 @@ def test_chat_leaves_out_what_a_server_refuses_and_remembers(refusal: str, gone:
 def test_chat_does_not_adapt_for_ever() -> None:
     with pytest.raises(BadRequest):
         ask("chat", Fail(400, "stream_options?"), Fail(400, "stream_options?"))
+
+
+def test_chat_gives_reasoning_to_a_server_that_misses_it() -> None:
+    past = (*HELLO.messages, Assistant((ToolCall("t1", "f", {}),)), User((ToolResult("t1", "ok", "x"),)))
+    missing = Fail(400, "The reasoning_content in the thinking mode must be passed back to the API.")
+    _, server = ask("chat", missing, "Hi", request=Request("", (), past))
+    first, second = [request.body["messages"][1] for request in server.requests]
+    assert "reasoning_content" not in first and second["reasoning_content"] == ""

@@ -29,7 +29,9 @@ from gad.core.records import (
     encode,
     kind_of,
 )
-from gad.core.session import TABLE, AwaitReply, CallModel, Finish, RunCheck, RunTool, Session, State, replay, status_of
+from gad.core.report import status_of
+from gad.core.session import TABLE, Session, State, replay
+from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool
 from gad.core.task import TaskOptions
 from gad.errors import InvalidStep
 from tests.histories import WHOLE, answer, begin, call, ran

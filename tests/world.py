@@ -90,7 +90,9 @@ class World:
     def files(self, session: str) -> set[str]:
         return set(os.listdir(self.spool / session))
 
-    async def rests(self, session: str, state: str = "done", *, round: int = 1, seconds: float = 10.0) -> dict[str, Any]:
+    async def rests(
+        self, session: str, state: str = "done", *, round: int = 1, seconds: float = 10.0
+    ) -> dict[str, Any]:
         """Wait until the session is in this state in this round; fail at once when it rests in another."""
 
         def there() -> bool:

@@ -8,11 +8,11 @@ state, and the state it leads to; a pair that is not listed raises InvalidStep.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
 from gad.core.escalation import Escalation
+from gad.core.limits import Spent, over_limit
 from gad.core.messages import Message, Text, ToolCall, ToolResult, Usage, User
 from gad.core.ports import Question
 from gad.core.records import (
@@ -23,7 +23,6 @@ from gad.core.records import (
     Checked,
     Deferred,
     Ended,
-    EndState,
     Paused,
     Pinned,
     Record,
@@ -35,6 +34,7 @@ from gad.core.records import (
     TurnedDown,
     kind_of,
 )
+from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool, Step
 from gad.core.task import TaskOptions
 from gad.errors import InvalidStep
 
@@ -85,63 +85,6 @@ CRASHES = 3
 
 _CUT_OFF = "[your answer was cut off at the output limit; go on from where it stopped]"
 _PERSIST = "[the last call failed and nothing has worked since: mend it and try again, or say why it cannot be done]"
-
-
-@dataclass(frozen=True, slots=True)
-class CallModel:
-    """Ask the model; this is turn number `turn`, counted from 1 over the whole session."""
-
-    turn: int
-
-
-@dataclass(frozen=True, slots=True)
-class RunTool:
-    """Run one call; or, when `refusal` is not empty, give that as its error result instead.
-
-    `note` goes with the result when the call fails. `not_run` marks a refusal that is no failure.
-    """
-
-    call: ToolCall
-    refusal: str = ""
-    not_run: bool = False
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RunCheck:
-    """The model says that it is finished: run the task's own check."""
-
-    command: str
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitReply:
-    """Nothing to do until a client says something. `question` is put to the client first, if there is one."""
-
-    question: Question | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The round is over; messages with a claim number above `upto` are not part of it."""
-
-    state: EndState
-    upto: int
-    error: str = ""
-    limit: bool = False
-
-
-Step = CallModel | RunTool | RunCheck | AwaitReply | Finish
-
-
-@dataclass(slots=True)
-class Spent:
-    """What a session has used so far. `usd` is None once any part of it is unknown; `seconds` is active time."""
-
-    turns: int = 0
-    tokens: int = 0
-    usd: float | None = 0.0
-    seconds: float = 0.0
 
 
 class Session:
@@ -217,7 +160,7 @@ class Session:
         return "rejected" if self.rejection and self.state in RESTING else self.state
 
     def active_seconds(self, now: float) -> float:
-        """Return how long this session has been at work, waits for people and daemons not counted."""
+        """Return how long this session has been at work: running, or waiting for a model that is out of reach."""
         return self.spent.seconds + (max(0.0, now - self._active_since) if self._active_since is not None else 0.0)
 
     def seconds_left(self, now: float) -> float | None:
@@ -228,17 +171,7 @@ class Session:
 
     def over_limit(self, now: float) -> str:
         """Return which limit is used up, in words for the user; empty when none is."""
-        limits, spent, base = self.options, self.spent, self._baseline
-        if limits.turns is not None and spent.turns - base.turns >= limits.turns:
-            return f"turn limit reached ({limits.turns})"
-        if limits.tokens is not None and spent.tokens - base.tokens >= limits.tokens:
-            return f"token limit reached ({limits.tokens})"
-        if limits.usd is not None and spent.usd is not None and spent.usd - (base.usd or 0.0) >= limits.usd:
-            return f"dollar limit reached ({limits.usd:g} USD)"
-        left = self.seconds_left(now)
-        if left is not None and left <= 0:
-            return f"time limit reached ({limits.seconds:g} s)"
-        return ""
+        return over_limit(self.options, self.spent - self._baseline, self.seconds_left(now))
 
     # -- what next -----------------------------------------------------------------------------
 
@@ -307,10 +240,10 @@ class Session:
         self._keep_time(record.at)
 
     def _keep_time(self, at: float) -> None:
-        if self._active_since is not None and self.state != "running":
-            self.spent.seconds += max(0.0, at - self._active_since)
-            self._active_since = None
-        elif self._active_since is None and self.state == "running":
+        active = self.state in ("running", "deferred")
+        if self._active_since is not None and not active:
+            self._count_time(at)
+        elif self._active_since is None and active:
             self._active_since = at
         self._last_at = at
 
@@ -328,7 +261,7 @@ class Session:
             self.round += 1
             self._check_failures = 0
             if self._limit_hit:  # "reply retries": the same allowance again
-                self._baseline = Spent(self.spent.turns, self.spent.tokens, self.spent.usd, self.spent.seconds)
+                self._baseline = self.spent
                 self._limit_hit = False
         text = record.text
         if self._preamble:
@@ -379,10 +312,7 @@ class Session:
         self._crashes = self.attempts = 0
         self.model = record.model
         self.usage = self.usage + record.usage
-        self.spent.turns += 1
-        self.spent.tokens += record.usage.tokens_in + record.usage.tokens_out
-        known = self.spent.usd is not None and record.usd is not None
-        self.spent.usd = (self.spent.usd or 0.0) + (record.usd or 0.0) if known else None
+        self.spent = self.spent.plus(tokens=record.usage.tokens_in + record.usage.tokens_out, usd=record.usd)
         message = record.message
         if not message.calls and not message.text.strip():
             self._empties += 1
@@ -438,9 +368,8 @@ class Session:
 
     def _on_resumed(self, record: Resumed) -> None:
         self._crashes += 1
-        if self._active_since is not None:  # the time the daemon was down is not the session's
-            self.spent.seconds += max(0.0, self._last_at - self._active_since)
-            self._active_since = None
+        if self._active_since is not None:
+            self._count_time(self._last_at)  # the time the daemon was down is not the session's
         self.interrupted = "answer" if self._calling else "tool" if self._started else ""
         self._interrupt()
 
@@ -467,6 +396,10 @@ class Session:
         self.state = record.state
         if late:
             self.state, self.round, self._check_failures = "queued", self.round + 1, 0
+
+    def _count_time(self, until: float) -> None:
+        self.spent = replace(self.spent, seconds=self.active_seconds(until))
+        self._active_since = None
 
     # -- pieces --------------------------------------------------------------------------------
 
@@ -496,10 +429,6 @@ class Session:
             self.transcript.append(User(tuple(parts)))
 
 
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _limit_error(limit: str) -> str:
     return f"{limit}; a reply allows the same again"
 
@@ -510,29 +439,3 @@ def replay(records: Iterable[Record]) -> Session:
     for record in records:
         session.record(record)
     return session
-
-
-def status_of(session: Session) -> dict[str, Any]:
-    """Return what status.txt says of a session. Times are ISO 8601 in UTC."""
-    values: dict[str, Any] = {
-        "state": session.public_state,
-        "since": _iso(session.since),
-        "round": session.round,
-        "turn": session.spent.turns,
-        "model": session.model,
-        "tokens_in": session.usage.tokens_in,
-        "tokens_out": session.usage.tokens_out,
-        "tokens_cached": session.usage.cached,
-        "cost_usd": "unknown" if session.spent.usd is None else round(session.spent.usd, 6),
-    }
-    if session.question is not None:
-        values["question"] = session.question.text
-        values["candidates"] = list(session.question.candidates)
-    if session.rejection or session.error:
-        values["error"] = session.rejection or session.error
-    if session.state == "deferred":
-        values["retry_at"] = _iso(session.retry_at)
-        values["attempts"] = session.attempts
-    if session.options.parent:
-        values["parent"] = session.options.parent
-    return {key: value for key, value in values.items() if value != ""}

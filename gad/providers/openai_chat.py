@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property
 
 from gad.core.messages import Assistant, StopReason, Thinking, Usage, User
 from gad.core.ports import Answer, Request
@@ -35,31 +35,17 @@ class ChatProvider(OpenAIProvider):
 
     _path = "/chat/completions"
 
-    def __init__(
-        self,
-        *,
-        model: str,
-        api_key: str,
-        base_url: str | None = None,
-        max_tokens: int = 8192,
-        idle_timeout: float = 300.0,
-        connect_timeout: float = 10.0,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            model=model,
-            api_key=api_key,
-            base_url=base_url,
-            max_tokens=max_tokens,
-            idle_timeout=idle_timeout,
-            connect_timeout=connect_timeout,
-            extra=extra,
-        )
+    _ask_usage = True
+
+    @cached_property
+    def _limit_name(self) -> str:
         # OpenAI's newer models know only the new name, most compatible servers only the old one.
-        self._limit_name = "max_completion_tokens" if self._official else "max_tokens"
-        self._ask_usage = True
+        return "max_completion_tokens" if self._official else "max_tokens"
+
+    @cached_property
+    def _reasoning(self) -> str:
         # DeepSeek and Kimi refuse a history whose tool calls lost their reasoning; OpenAI sends none.
-        self._reasoning = "never" if self._official else "kept"
+        return "never" if self._official else "kept"
 
     def render(self, request: Request) -> JSON:
         """Return the request's body.

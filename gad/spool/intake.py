@@ -223,7 +223,7 @@ def archive(directory: str) -> None:
     number = 1
     while os.path.exists(os.path.join(directory, names.archived_name(number, names.JOURNAL))):
         number += 1
-    for name in (names.OUTPUT, names.RESULT, names.STATUS, names.JOURNAL):
+    for name in (names.OUTPUT, names.RESULT, names.JOURNAL):
         try:
             os.rename(os.path.join(directory, name), os.path.join(directory, names.archived_name(number, name)))
         except FileNotFoundError:

@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterable
 
 from gad.core.records import Answered, Checked, Record, ToolFinished, ToolStarted
-from gad.core.session import Session, status_of
+from gad.core.report import status_of
+from gad.core.session import Session
 from gad.errors import JournalDamaged
 from gad.spool import names
 from gad.spool.intake import Door, Intake

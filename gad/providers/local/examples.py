@@ -53,15 +53,13 @@ EXAMPLES = (
     Example(
         frozenset({"code_run"}),
         (
-            "How many words are in essay.txt? Write the number to words.txt.",
-            "think: I compute it with Python.\ncode_run\ntype: python\ncode:\n```\n"
-            "count = len(open('essay.txt').split())\nopen('words.txt', 'w').write(str(count))\nprint(count)\n```",
-            "[error]\nAttributeError: '_io.TextIOWrapper' object has no attribute 'split'\n"
+            "Copy notes.txt into the directory backup.",
+            "think: A shell command does it.\ncode_run\ntype: bash\ncode:\n```\ncp notes.txt backup/\n```",
+            "[error]\ncp: cannot create regular file 'backup/': Not a directory\n"
             "That failed. Correct the cause and try again.",
-            "think: I forgot to read the file.\ncode_run\ntype: python\ncode:\n```\n"
-            "count = len(open('essay.txt').read().split())\nopen('words.txt', 'w').write(str(count))\nprint(count)\n```",
-            "[done]\n412",
-            "think: The number is computed and written.\nanswer\nessay.txt has 412 words; the number is in words.txt.",
+            "think: The directory is missing.\ncode_run\ntype: bash\ncode:\n```\nmkdir -p backup && cp notes.txt backup/\n```",
+            "[done]",
+            "think: It is done.\nanswer\nnotes.txt is now also in backup, which I had to make.",
         ),
     ),
 )

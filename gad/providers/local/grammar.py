@@ -37,7 +37,7 @@ bool ::= "true" | "false"
 list ::= "[" (string (", " string)*)? "]"
 string ::= "\"" ([^"\\\n] | "\\" ["\\/bfnrt])* "\""
 text ::= [^\x00]+
-body ::= ([^`\n] [^\n]* | "`" [^`\n] [^\n]* | "``" [^`\n] [^\n]* | "```" [^\n]+ | "`" | "``")
+body ::= [^`\n] [^\n]* | "`" ([^`\n] [^\n]*)? | "``" ([^`\n] [^\n]*)?
 block ::= "```\n" (body? "\n")* "```"
 """
 
@@ -51,16 +51,20 @@ def grammar(tools: Sequence[ToolSchema]) -> str:
     return "\n".join([f'root ::= {think}("{ANSWER}\\n" text{calls})', *rules]) + _TERMINALS
 
 
-def parameters(tool: ToolSchema) -> list[tuple[str, Mapping[str, Any], bool]]:
-    """Return name, schema and whether it is required, of each parameter in the protocol's order: blocks last."""
+def offered(tool: ToolSchema) -> list[tuple[str, Mapping[str, Any], bool]]:
+    """Return name, schema and whether it is required, of each parameter that the model is offered: blocks last.
+
+    Optional parameters are left out unless they are a choice: a small model fills in whatever it may, wrongly.
+    """
     required = tool.parameters.get("required", ())
     found = [(name, schema, name in required) for name, schema in tool.parameters.get("properties", {}).items()]
+    found = [(name, schema, needed) for name, schema, needed in found if needed or "enum" in schema]
     return sorted(found, key=lambda parameter: parameter[0] in BLOCKS)
 
 
 def _call(tool: ToolSchema) -> str:
     pieces = [json.dumps(tool.name)]
-    for name, schema, required in parameters(tool):
+    for name, schema, required in offered(tool):
         piece = f'"\\n{name}:\\n" block' if name in BLOCKS else f'"\\n{name}: " {_value(schema)}'
         pieces.append(piece if required else f"({piece})?")
     return " ".join(pieces)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from gad.core.messages import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User
-from gad.core.ports import Request, ToolSchema
-from gad.providers.local.grammar import ANSWER, BLOCKS, FENCE, parameters
+from gad.core.messages import Assistant, Message, Text, ToolCall, ToolResult, User
+from gad.core.ports import ToolSchema
+from gad.providers.local.grammar import ANSWER, BLOCKS, FENCE, offered
 
 THINK = "think: "
 RESULT_LIMIT = 2400
@@ -20,23 +20,38 @@ RESULT_LIMIT = 2400
 AFTER_ERROR = "That failed. Correct the cause and try again."
 
 _HOW = """\
-You do the user's task on this machine, one action at a time. Every reply is exactly one action: the action's name \
-on the first line, then its parameters. After each result, reply with the next action.
-Never guess what is in a file or what a command prints: look. For anything to be computed or counted, use code_run.
-When the whole task is done, the action is `answer`: then the result in one or two sentences.
+You do the user's task on this machine, one action at a time. Every reply is one line of thought, then exactly one \
+action: its name on a line, then its parameters. After each result, reply with the next action.
+If you know the answer without looking at anything on this machine, answer at once.
+If the task is about a file, look into it before you change it or say anything about it.
+Do every part of the task. When all is done, the action is `answer`: the result in one or two sentences.
 
 Actions:
 """
+_WORDS = {
+    "file_read": "look into a text file",
+    "file_patch": "replace one piece of text in a file by another",
+    "file_write": "write a text file, programs too",
+    "code_run": "run code. python (standard library only) for numbers and data; bash for files and programs",
+}
+"""What a small model is told of the tools it knows; a schema's own first sentence describes any other."""
+HIDDEN = frozenset({"update_working_checkpoint", "ask_user"})
+"""Tools that are not offered: every further choice is one more wrong choice. A question can be the answer."""
 
 
-def system_text(request: Request) -> str:
+def offer(tools: Sequence[ToolSchema]) -> list[ToolSchema]:
+    """Return the tools that the model is offered."""
+    return [tool for tool in tools if tool.name not in HIDDEN]
+
+
+def system_text(tools: Sequence[ToolSchema]) -> str:
     """Return the system message: how to act, and the tools. The same bytes for every session."""
-    return _HOW + "".join(_describe(tool) for tool in request.tools) + f"{ANSWER}: the final reply to the user\n"
+    return _HOW + "".join(map(_describe, tools)) + f"{ANSWER}: the final reply to the user\n"
 
 
 def _describe(tool: ToolSchema) -> str:
-    shown = [_parameter(name, schema, required) for name, schema, required in parameters(tool)]
-    return f"{tool.name}({', '.join(shown)}): {tool.description.split('. ')[0].rstrip('.')}\n"
+    shown = ", ".join(_parameter(*parameter) for parameter in offered(tool))
+    return f"{tool.name}({shown}): {_WORDS.get(tool.name) or tool.description.split('. ')[0].rstrip('.')}\n"
 
 
 def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> str:
@@ -50,12 +65,18 @@ def render_messages(messages: Sequence[Message], anchor: str = "") -> list[Messa
     for message in messages:
         if isinstance(message, Assistant):
             rendered.append(Assistant((Text(_said(message)),)))
-        else:
-            rendered.append(User((Text("\n".join(_told(part) for part in message.parts)),)))
+            continue
+        rendered.append(User((Text("\n".join(_told(part) for part in message.parts)),)))
+        if len(rendered) >= 4 and all(map(_all_failed, message.parts)) and rendered[-2] == rendered[-4]:
+            del rendered[-4:-2]  # the same mistake twice in view is an example to follow: show it once
     if anchor and rendered and isinstance(last := rendered[-1], User):
         text = "".join(part.text for part in last.parts if isinstance(part, Text))
         rendered[-1] = User((Text(f"{text}\n{anchor}"),))
     return rendered
+
+
+def _all_failed(part: ToolResult | Text) -> bool:
+    return isinstance(part, ToolResult) and part.is_error
 
 
 def _said(message: Assistant) -> str:
@@ -84,6 +105,15 @@ def _told(part: ToolResult | Text) -> str:
     return f"{shown}\n{AFTER_ERROR}" if part.status == "error" else shown
 
 
+def next_call_id(messages: Sequence[Message]) -> str:
+    """Return an id that no call of this conversation has: deterministic, counted from 1."""
+    taken = {call.id for message in messages if isinstance(message, Assistant) for call in message.calls}
+    number = len(taken) + 1
+    while f"call-{number}" in taken:
+        number += 1
+    return f"call-{number}"
+
+
 def _shorten(text: str) -> str:
     if len(text) <= RESULT_LIMIT:
         return text
@@ -106,8 +136,8 @@ def parse(reply: str, tools: Sequence[ToolSchema], call_id: str, *, cut: bool = 
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None:
         return (Text(reply.strip()),)
-    arguments, problem = _arguments(rest, {key: schema for key, schema, _ in parameters(tool)})
-    missing = [key for key, _, required in parameters(tool) if required and key not in arguments]
+    arguments, problem = _arguments(rest, dict(tool.parameters.get("properties", {})))
+    missing = [key for key in tool.parameters.get("required", ()) if key not in arguments]
     if cut:
         problem = "the call was cut off at the output limit: do it in smaller steps"
     elif not problem and missing:
@@ -152,22 +182,32 @@ def _read_value(text: str, schema: Mapping[str, Any]) -> Any:
 
 
 class AnswerStream:
-    """Pass the answer's text on while it is generated, and nothing of an action."""
+    """Pass on, while it is generated, what the user is to see: the thought and the answer, not an action's words."""
 
     def __init__(self) -> None:
-        self._head: str | None = ""
-        self._open = False
+        self._line = ""
+        self._state: Literal["thought", "name", "answer", "action"] = "thought"
+        self._shown = ""
 
     def feed(self, delta: str) -> str:
-        """Return what of `delta` may be shown to the user."""
-        if self._head is None:
-            return delta if self._open else ""
-        self._head += delta
-        first, newline, rest = self._head.partition("\n")
-        if not newline:
-            return ""
-        self._head, self._open = None, first.strip() == ANSWER
-        return rest if self._open else ""
+        """Return what of `delta` may be shown."""
+        shown = ""
+        if self._state in ("thought", "name"):
+            self._line += delta
+            delta = ""
+            while self._state in ("thought", "name") and "\n" in self._line:
+                line, _, self._line = self._line.partition("\n")
+                if self._state == "thought" and line.startswith(THINK):
+                    shown += line.removeprefix(THINK).strip() + "\n"
+                    self._state = "name"
+                else:
+                    self._state = "answer" if line.strip() == ANSWER else "action"
+                    delta, self._line = self._line, ""
+        if self._state == "answer":
+            shown += delta
+        self._shown += shown
+        return shown
 
-
-__all__ = ["AnswerStream", "Thinking", "parse", "render_messages", "system_text", "write_call"]
+    def rest(self, text: str) -> str:
+        """Return what of the message's whole text has not been shown."""
+        return "" if self._shown.strip() else text

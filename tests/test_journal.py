@@ -1,0 +1,128 @@
+"""The journal on disk: cut at every byte, damaged on every line, written on a full disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gad.core.records import Record, encode
+from gad.core.report import status_of
+from gad.core.session import replay
+from gad.errors import JournalDamaged
+from gad.spool.journal import Journal, last_kind, load
+from tests.histories import WHOLE
+
+
+def written(path: Path, records: list[Record]) -> bytes:
+    journal = Journal(str(path))
+    for record in records:
+        journal.append(record)
+    journal.close()
+    return path.read_bytes()
+
+
+def test_cut_at_every_byte_it_replays_to_the_last_whole_record(tmp_path: Path) -> None:
+    data = written(tmp_path / "whole.jsonl", WHOLE)
+    path = tmp_path / "journal.jsonl"
+    for cut in range(len(data) + 1):
+        path.write_bytes(data[:cut])
+        lines = data[:cut].count(b"\n")
+        loaded = load(str(path))
+        assert status_of(loaded.session) == status_of(replay(WHOLE[:lines])), cut
+        assert loaded.session.transcript == replay(WHOLE[:lines]).transcript, cut
+        assert loaded.torn == cut - (data[:cut].rfind(b"\n") + 1)
+        assert path.read_bytes() == data[: cut - loaded.torn]
+
+
+def test_after_a_cut_the_journal_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    data = written(path, WHOLE)
+    for number in range(len(WHOLE)):
+        lines = data.splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:number]) + lines[number][: len(lines[number]) // 2])
+        load(str(path))
+        assert written(path, WHOLE[number:]) == data
+
+
+@pytest.mark.parametrize("number", range(len(WHOLE) - 1))
+def test_damage_before_the_last_line_is_reported_with_its_line_and_the_file_left_alone(
+    tmp_path: Path, number: int
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = written(path, WHOLE).splitlines(keepends=True)
+    lines[number] = b"#" + lines[number][1:]
+    damaged = b"".join(lines) + b'{"kind": "torn'
+    path.write_bytes(damaged)
+    with pytest.raises(JournalDamaged, match=f"line {number + 1}"):
+        load(str(path))
+    assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[]",
+        b"null",
+        b'{"kind": "unheard-of", "at": 1}',
+        b'{"kind": "message", "at": 1}',
+        b'{"kind": "begin", "at": 1, "v": 99, "session": "s", "options": {}}',
+        b'{"kind": "answer", "at": 1}',
+        b"",
+        json.dumps(encode(WHOLE[-1])).encode(),
+    ],
+)
+def test_a_line_that_is_no_record_or_does_not_follow_is_damage(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(line + b"\n")
+    with pytest.raises(JournalDamaged):
+        load(str(path))
+
+
+@given(st.binary(min_size=1, max_size=60).filter(lambda tail: b"\n" not in tail))
+def test_any_torn_tail_is_cut_off(tmp_path_factory: pytest.TempPathFactory, tail: bytes) -> None:
+    path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
+    data = written(path, WHOLE[:5])
+    path.write_bytes(data + tail)
+    assert load(str(path)).torn == len(tail)
+    assert path.read_bytes() == data
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.jsonl"
+    data = written(path, WHOLE[:3])
+    journal = Journal(str(path))
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, line: write(fd, line[: len(line) // 2]))
+    with pytest.raises(OSError, match="no space"):
+        journal.append(WHOLE[3])
+    monkeypatch.undo()
+    assert path.read_bytes() == data
+    journal.append(WHOLE[3])
+    assert load(str(path)).torn == 0
+    journal.close()
+
+
+def test_the_last_record_is_found_without_reading_the_whole(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    assert last_kind(str(path)) is None
+    for end in range(1, len(WHOLE) + 1):
+        path.unlink(missing_ok=True)
+        written(path, WHOLE[:end])
+        found = last_kind(str(path))
+        assert (
+            found is None or found == encode(WHOLE[end - 1]) or found == json.loads(json.dumps(encode(WHOLE[end - 1])))
+        )
+    path.write_bytes(path.read_bytes() + b"{torn")
+    assert last_kind(str(path)) is None
+
+
+def test_a_link_in_the_journal_s_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("")
+    (tmp_path / "journal.jsonl").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError):
+        Journal(str(tmp_path / "journal.jsonl"))
