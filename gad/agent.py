@@ -37,7 +37,7 @@ from gad.core.records import (
     ToolFinished,
     ToolStarted,
 )
-from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool, Step
+from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool
 from gad.errors import GadError, LocalModelError, Permanent, Temporary
 from gad.spool.live import Live
 from gad.spool.narrate import call_heading
@@ -56,10 +56,10 @@ class RetryPolicy:
     def wait(self, attempt: int, retry_after: float | None) -> float:
         """Return the seconds to wait before attempt `attempt` + 1: doubled each time, jittered by up to a half.
 
-        What the server asked for is a floor.
+        What the server asked for is a floor, with a little jitter of its own: many sessions are told the same.
         """
         backoff = min(self.most, self.first * 2.0 ** min(attempt - 1, 30)) * random.uniform(0.5, 1.0)
-        return max(backoff, retry_after or 0.0)
+        return max(backoff, (retry_after or 0.0) * random.uniform(1.0, 1.1))
 
 
 class RunCommand(Protocol):
@@ -93,6 +93,10 @@ class Parts:
     spend: Callable[[str, float], None] = lambda session, usd: None
 
 
+Work = CallModel | RunTool | RunCheck
+"""Steps that take time and can be broken off."""
+
+
 class Runner:
     """Runs one live session."""
 
@@ -116,27 +120,34 @@ class Runner:
         """Perform steps until the session waits for a client or for a model that is out of reach."""
         session = self.live.session
         while not self._leaving:
-            step = session.next_step(self._parts.now())
-            if isinstance(step, AwaitReply) and step.question is None:
-                return
-            record = await self._guarded(step)
-            if record is None:
-                continue
-            await self.live.append(record)
+            record: Record | None
+            match session.next_step(self._parts.now()):
+                case AwaitReply(None):
+                    return
+                case AwaitReply(question) if question is not None:
+                    record = Asked(self._parts.now(), "", question.text, question.candidates)
+                case Finish() as finish:
+                    record = Ended(self._parts.now(), finish.state, finish.error, finish.limit, finish.upto)
+                case CallModel() | RunTool() | RunCheck() as step:
+                    record = await self._guarded(step)
+            if record is not None:
+                await self.live.append(record)
             if isinstance(record, Deferred):
                 return
         if session.state == "running":
             await self.live.append(Paused(self._parts.now()))
 
-    async def _guarded(self, step: Step) -> Record | None:
+    async def _guarded(self, step: Work) -> Record | None:
         """Perform one step within the time limit; None when it was broken off."""
-        left = self.live.session.seconds_left(self._parts.now())
+        session = self.live.session
         self._step = asyncio.create_task(self._perform(step))
         try:
-            done, _ = await asyncio.wait({self._step}, timeout=left)
-            if not done:
-                self._step.cancel()
-                await asyncio.wait({self._step})
+            while not self._step.done():
+                left = session.seconds_left(self._parts.now())
+                if left is not None and left <= 0:
+                    self._step.cancel()
+                    left = None
+                await asyncio.wait({self._step}, timeout=left)
             if self._step.cancelled():
                 return None
             return self._step.result()
@@ -147,7 +158,7 @@ class Runner:
         finally:
             self._step = None
 
-    async def _perform(self, step: Step) -> Record:
+    async def _perform(self, step: Work) -> Record:
         match step:
             case CallModel():
                 return await self._call_model(step)
@@ -155,11 +166,6 @@ class Runner:
                 return await self._run_tool(step)
             case RunCheck():
                 return await self._run_check(step)
-            case AwaitReply(question):
-                assert question is not None
-                return Asked(self._parts.now(), "", question.text, question.candidates)
-            case Finish():
-                return Ended(self._parts.now(), step.state, step.error, step.limit, step.upto)
 
     # -- the model -----------------------------------------------------------------------------
 

@@ -224,6 +224,7 @@ class Daemon:
                     return
         finally:
             self._looking.discard(name)
+            self._admit_next()
 
     async def _look_once(self, name: str) -> None:
         live = self._live.get(name) or await self._open(name)

@@ -153,7 +153,7 @@ def test_three_crashes_in_a_row_are_enough() -> None:
 
 
 def test_progress_between_crashes_counts_anew() -> None:
-    crash = [Calling(101.0, 1, "m"), Resumed(102.0)]
+    crash: list[Record] = [Calling(101.0, 1, "m"), Resumed(102.0)]
     session = after(begin(), crash, crash, answer(1, call()), ran("c1"), Calling(112.0, 2, "m"), Resumed(113.0))
     assert session.next_step(NOW) == CallModel(2)
 
@@ -386,7 +386,7 @@ def test_one_code_run_a_turn_and_that_is_no_failure() -> None:
 
 
 def test_a_model_that_gives_up_after_a_failure_is_sent_back_once_when_asked_for() -> None:
-    start = [Begin(100.0, "s", TaskOptions(), persist=True), Said(100.0, 1, "input.txt", "x")]
+    start: list[Record] = [Begin(100.0, "s", TaskOptions(), persist=True), Said(100.0, 1, "input.txt", "x")]
     session = after(start, failing(1, 1, path="a"), answer(2, "I cannot."))
     assert session.next_step(NOW) == CallModel(3)
     for record in answer(3, "Really not."):

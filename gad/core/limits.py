@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from gad.core.task import TaskOptions
 
-TIMER_SLACK = 0.02
-"""Seconds by which a timer may wake us before the time limit it was set for."""
-
 
 @dataclass(frozen=True, slots=True)
 class Spent:
@@ -37,6 +34,6 @@ def over_limit(limits: TaskOptions, used: Spent, seconds_left: float | None) -> 
         return f"token limit reached ({limits.tokens})"
     if limits.usd is not None and used.usd is not None and used.usd >= limits.usd:
         return f"dollar limit reached ({limits.usd:g} USD)"
-    if seconds_left is not None and seconds_left <= TIMER_SLACK:
+    if seconds_left is not None and seconds_left <= 0:
         return f"time limit reached ({limits.seconds:g} s)"
     return ""

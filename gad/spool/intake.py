@@ -61,8 +61,11 @@ class Intake:
     blocked: bool = False
 
 
-def survey(directory: str) -> Survey:
-    """Look at a session directory. A directory that has gone is an empty one."""
+def survey(directory: str, known: str = "") -> Survey:
+    """Look at a session directory. A directory that has gone is an empty one.
+
+    `known` is the resting state that was found at an earlier look, which spares reading the journal's end.
+    """
     claims: list[tuple[int, str]] = []
     waiting: set[str] = set()
     highest = 0
@@ -79,7 +82,7 @@ def survey(directory: str) -> Survey:
             if claimed := names.parse_claim(name):
                 claims.append(claimed)
     begun = names.JOURNAL in found
-    settled = _settled(directory) if begun and not claims and not waiting else ""
+    settled = (known or _settled(directory)) if begun and not claims and not waiting else ""
     return Survey(tuple(sorted(claims)), frozenset(waiting), highest, settled, begun)
 
 

@@ -48,9 +48,7 @@ class TextChat(ChatProvider):
                 on_text(text)
 
         answer = await super().ask(request, show)
-        parts = parse(
-            answer.message.text, request.tools, next_call_id(request.messages), cut=answer.stop == "length"
-        )
+        parts = parse(answer.message.text, request.tools, next_call_id(request.messages), cut=answer.stop == "length")
         message = Assistant(parts)
         if rest := shown.rest(message.text):
             on_text(rest)

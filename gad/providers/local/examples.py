@@ -5,8 +5,12 @@ They are part of the stable prefix. Each is shown only when all tools it uses ar
 
 from __future__ import annotations
 import os, re
-THINK=os.environ.get("THINK")=="1"
-def strip(t): return t if THINK else re.sub(r"^think: .*\n","",t)
+
+THINK = os.environ.get("THINK") == "1"
+
+
+def strip(t):
+    return t if THINK else re.sub(r"^think: .*\n", "", t)
 
 
 from collections.abc import Sequence

@@ -47,6 +47,7 @@ def grammar(tools: Sequence[ToolSchema]) -> str:
     rules = [f"call-{index} ::= {_call(tool)}" for index, tool in enumerate(tools)]
     calls = "".join(f" | call-{index}" for index in range(len(tools)))
     import os
+
     think = '"think: " line "\\n" ' if os.environ.get("THINK") == "1" else ""
     return "\n".join([f'root ::= {think}("{ANSWER}\\n" text{calls})', *rules]) + _TERMINALS
 
