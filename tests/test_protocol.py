@@ -208,6 +208,19 @@ def test_a_reply_without_a_conversation_waits_for_its_input(tmp_path: Path) -> N
     play(tmp_path, OK, scene)
 
 
+def test_a_tool_s_output_streams_while_it_runs(tmp_path: Path) -> None:
+    async def scene(world: World) -> None:
+        async with world.running():
+            world.task("s")
+            await until(lambda: "早 early" in world.text("s", "output.txt").replace("echo 早 early", ""))
+            assert world.status("s")["state"] == "running"
+            (tmp_path / "go").touch()
+            await world.rests("s")
+
+    code = f"echo 早 early; until test -e {tmp_path}/go; do sleep 0.02; done"
+    play(tmp_path, [Call("code_run", {"type": "bash", "code": code}), "ok"], scene)
+
+
 # -- when a client's file counts ------------------------------------------------------------------
 
 

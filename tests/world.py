@@ -45,7 +45,7 @@ class World:
     async def running(self, **options: Any) -> AsyncIterator[Daemon]:
         """Run a daemon until the block ends; it has said that it is ready."""
         config = load(self.home, {})
-        providers = Providers(config, {"PATH": os.environ["PATH"]}, lambda line: None)
+        providers = Providers(config, {"PATH": os.environ["PATH"]}, lambda what, done, total: None)
         daemon = build_daemon(config, {"PATH": os.environ["PATH"]}, providers, **options)
         task = asyncio.create_task(daemon.run())
         try:

@@ -35,7 +35,7 @@ CHECK_OUTPUT = 4000
 class Providers:
     """The models that gad.yaml names, each built when it is first asked for and kept."""
 
-    def __init__(self, config: Config, environ: Mapping[str, str], progress: Callable[[str], None]) -> None:
+    def __init__(self, config: Config, environ: Mapping[str, str], progress: Callable[[str, int, int], None]) -> None:
         self._config = config
         self._environ = environ
         self._progress = progress
@@ -55,15 +55,22 @@ class Providers:
         # An SDK takes up to a second to import, so each is imported when it is first needed.
         if entry.provider == "local":
             from gad.providers.local.provider import LocalProvider
+            from gad.providers.local.weights import MODELS
 
+            spec = MODELS.get(entry.model)
+            if spec is None and entry.weights is None:
+                raise ConfigError(f"models.{entry.name}.model: there are no weights for {entry.model!r}; choose "
+                                  f"{' or '.join(MODELS)}, or name a GGUF file with `weights:`")  # fmt: skip
+            settings: dict[str, Any] = {"spec": spec} if spec is not None else {}
+            if entry.context is not None:
+                settings["context"] = entry.context
             return LocalProvider(
                 weights=entry.weights,
-                context=entry.context,
                 threads=entry.threads,
                 max_tokens=entry.max_tokens,
                 idle_timeout=entry.idle_timeout,
-                model=entry.model,
                 progress=self._progress,
+                **settings,
             )
         key = self._key(entry)
         chosen: dict[str, Any] = {

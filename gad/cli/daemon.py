@@ -40,10 +40,11 @@ async def _up(place: Place, only: str | None = None) -> None:
     import os
 
     from gad.cli.compose import Providers, build_daemon
+    from gad.cli.progress import show_progress
     from gad.errors import GadError
 
     config = place.config()
-    providers = Providers(config, os.environ, lambda line: click.echo(f"gad: {line}", err=True))
+    providers = Providers(config, os.environ, show_progress())
     daemon = build_daemon(config, os.environ, providers, only=only)
 
     async def warm() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from types import TracebackType
 from typing import TextIO
 
@@ -10,6 +11,9 @@ import portalocker
 
 from gad.errors import SpoolLocked
 from gad.spool import names
+
+PROBED = 0.2
+"""Seconds for which the lock is tried: `held` takes it for an instant, and a probe is not a daemon."""
 
 
 class SpoolLock:
@@ -20,16 +24,18 @@ class SpoolLock:
         self._file: TextIO | None = None
 
     def __enter__(self) -> SpoolLock:
-        """Take the lock at once or raise SpoolLocked, which names the holder."""
+        """Take the lock or raise SpoolLocked, which names the holder, after `PROBED` seconds."""
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        # Python opens files close-on-exec, so no tool's child keeps the lock alive.
         file = open(self._path, "a+")
-        try:
-            portalocker.lock(file, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
-        except (portalocker.AlreadyLocked, portalocker.LockException) as exc:
-            file.seek(0)
-            holder = file.read().strip() or "an unknown process"
-            file.close()
-            raise SpoolLocked(f"another daemon has this spool: {holder} ({self._path})") from exc
+        until = time.monotonic() + PROBED
+        while not _locks(file, portalocker.LockFlags.EXCLUSIVE):
+            if time.monotonic() >= until:
+                file.seek(0)
+                holder = file.read().strip() or "an unknown process"
+                file.close()
+                raise SpoolLocked(f"another daemon has this spool: {holder} ({self._path})")
+            time.sleep(0.002)
         file.truncate(0)
         file.write(f"pid {os.getpid()}")
         file.flush()
@@ -53,8 +59,13 @@ def held(spool: str) -> bool:
     except FileNotFoundError:
         return False
     with file:
-        try:
-            portalocker.lock(file, portalocker.LockFlags.SHARED | portalocker.LockFlags.NON_BLOCKING)
-        except (portalocker.AlreadyLocked, portalocker.LockException):
-            return True
+        return not _locks(file, portalocker.LockFlags.SHARED)
+
+
+def _locks(file: TextIO, kind: portalocker.LockFlags) -> bool:
+    """Try to lock an open file at once; return whether that worked. Closing the file unlocks it."""
+    try:
+        portalocker.lock(file, kind | portalocker.LockFlags.NON_BLOCKING)
+    except portalocker.AlreadyLocked:
         return False
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gad.core.messages import Assistant, Message, StopReason, ToolResult, User
+from gad.core.messages import Assistant, Message, StopReason, ToolResult, User, canonical
 from gad.core.ports import Answer, Request
 from gad.core.prompt import SYSTEM
 from gad.providers.local.examples import example_messages
@@ -30,11 +30,12 @@ class TextChat(ChatProvider):
     def render(self, request: Request) -> JSON:
         """Return the request's body: plain messages, and a grammar in place of tools."""
         tools = offer(request.tools)
+        stuck = repeated_call(request.messages)
         system = system_text(tools) + request.system.removeprefix(SYSTEM)
         messages = (*example_messages(tools), *render_messages(request.messages, request.anchor))
         failures = min(failures_in_a_row(request.messages), len(TEMPERATURES) - 1)
         return super().render(Request(system, (), messages)) | {
-            "grammar": grammar(tools),
+            "grammar": grammar([tool for tool in tools if tool.name != stuck]),
             "temperature": TEMPERATURES[failures],
             "cache_prompt": True,
         }
@@ -54,6 +55,16 @@ class TextChat(ChatProvider):
             on_text(rest)
         stop: StopReason = "tools" if message.calls else answer.stop
         return Answer(message, stop, answer.usage, self.model)
+
+
+def repeated_call(messages: Sequence[Message]) -> str:
+    """Return the tool that was called twice in a row with the same arguments, or "": a third time is no use."""
+    said = [message.calls for message in messages if isinstance(message, Assistant)][-2:]
+    if len(said) < 2 or not (said[0] and said[1]):
+        return ""
+    before, last = said[0][-1], said[1][-1]
+    same = before.name == last.name and canonical(before.arguments) == canonical(last.arguments)
+    return last.name if same and not last.problem else ""
 
 
 def failures_in_a_row(messages: Sequence[Message]) -> int:

@@ -37,29 +37,32 @@ bool ::= "true" | "false"
 list ::= "[" (string (", " string)*)? "]"
 string ::= "\"" ([^"\\\n] | "\\" ["\\/bfnrt])* "\""
 text ::= [^\x00]+
-body ::= [^`\n] [^\n]* | "`" ([^`\n] [^\n]*)? | "``" ([^`\n] [^\n]*)?
+body ::= [^`\n] [^\n]* | "`" [^`\n] [^\n]*
 block ::= "```\n" (body? "\n")* "```"
 """
 
 
 def grammar(tools: Sequence[ToolSchema]) -> str:
-    """Return the GBNF grammar of one action with these tools."""
+    """Return the GBNF grammar of one action with these tools.
+
+    An action may end in a line end: the fence and the line end are one token, and without that token the model
+    would rather go on with a wrong one.
+    """
+    import os
+    think = '"think: " line "\\n" ' if os.environ.get("THINK") == "1" else ""
     rules = [f"call-{index} ::= {_call(tool)}" for index, tool in enumerate(tools)]
     calls = "".join(f" | call-{index}" for index in range(len(tools)))
-    import os
-
-    think = '"think: " line "\\n" ' if os.environ.get("THINK") == "1" else ""
-    return "\n".join([f'root ::= {think}("{ANSWER}\\n" text{calls})', *rules]) + _TERMINALS
+    return "\n".join([f'root ::= {think}("{ANSWER}\\n" text{calls}) "\\n"?', *rules]) + _TERMINALS
 
 
 def offered(tool: ToolSchema) -> list[tuple[str, Mapping[str, Any], bool]]:
     """Return name, schema and whether it is required, of each parameter that the model is offered: blocks last.
 
-    Optional parameters are left out unless they are a choice: a small model fills in whatever it may, wrongly.
+    Optional parameters are left out: a small model fills in whatever it may, wrongly.
     """
     required = tool.parameters.get("required", ())
     found = [(name, schema, name in required) for name, schema in tool.parameters.get("properties", {}).items()]
-    found = [(name, schema, needed) for name, schema, needed in found if needed or "enum" in schema]
+    found = [(name, schema, needed) for name, schema, needed in found if needed]
     return sorted(found, key=lambda parameter: parameter[0] in BLOCKS)
 
 

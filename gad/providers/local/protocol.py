@@ -20,8 +20,8 @@ RESULT_LIMIT = 2400
 AFTER_ERROR = "That failed. Correct the cause and try again."
 
 _HOW = """\
-You do the user's task on this machine, one action at a time. Every reply is one line of thought, then exactly one \
-action: its name on a line, then its parameters. After each result, reply with the next action.
+You do the user's task on this machine, one action at a time. Every reply is exactly one action: its name on the \
+first line, then its parameters. After each result, reply with the next action.
 If you know the answer without looking at anything on this machine, answer at once.
 If the task is about a file, look into it before you change it or say anything about it.
 Do every part of the task. When all is done, the action is `answer`: the result in one or two sentences.
@@ -32,7 +32,8 @@ _WORDS = {
     "file_read": "look into a text file",
     "file_patch": "replace one piece of text in a file by another",
     "file_write": "write a text file, programs too",
-    "code_run": "run code. python (standard library only) for numbers and data; bash for files and programs",
+    "code_run": "run bash to list, search, sort, copy, rename or delete files and to run programs, "
+    "or python (standard library only) to compute, count and convert",
 }
 """What a small model is told of the tools it knows; a schema's own first sentence describes any other."""
 HIDDEN = frozenset({"update_working_checkpoint", "ask_user"})

@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gad.core.ports import Answer, Request
+from gad.errors import LocalModelError
 from gad.providers.local.process import Address, LocalServer
-from gad.providers.local.weights import CODER_1_5B, Progress, WeightSpec, ensure
+from gad.providers.local.weights import CODER_1_5B, MODELS, Progress, ensure
 
 if TYPE_CHECKING:
     from gad.providers.local.chat import TextChat
+
+
+CONTEXT = 16_384
+"""Tokens the model can read at once; each costs 28 KB of memory."""
 
 
 class _Stopped(Exception):
@@ -26,25 +31,30 @@ class LocalProvider:
     def __init__(
         self,
         *,
-        spec: WeightSpec = CODER_1_5B,
+        model: str = CODER_1_5B.name,
         weights: str | None = None,
-        context: int = 16_384,
+        context: int | None = None,
         threads: int | None = None,
         max_tokens: int = 2048,
         idle_timeout: float = 600.0,
         progress: Progress | None = None,
         cache: Path | None = None,
     ) -> None:
-        """Remember the settings.
+        """Remember the settings. Raises LocalModelError for a model that gad knows no weights of.
 
-        `weights` is the path of a GGUF file of the user's own; `context` and `max_tokens` are in tokens,
-        `idle_timeout` in seconds; `threads` None means as many as the machine can spare; `cache` None means
-        the user's cache directory.
+        `model` is a name of `weights.MODELS`, or any name when `weights` is the path of a GGUF file of the
+        user's own. `context` (None: 16,384) and `max_tokens` are in tokens, `idle_timeout` in seconds;
+        `threads` None means as many as the machine can spare; `cache` None means the user's cache directory.
         """
-        self.model = Path(weights).stem if weights else spec.name
-        self._spec = spec
+        if model not in MODELS and weights is None:
+            raise LocalModelError(
+                f"there are no weights of {model!r} to fetch; known are {', '.join(MODELS)}. For another model give "
+                "the path of its GGUF file as `weights:`"
+            )
+        self.model = model
+        self._spec = MODELS.get(model, CODER_1_5B)
         self._weights = weights
-        self._context = context
+        self._context = context or CONTEXT
         self._threads = threads
         self._max_tokens = max_tokens
         self._idle_timeout = idle_timeout

