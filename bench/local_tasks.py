@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -56,7 +55,7 @@ async def daemon_at(home: Path, local: dict[str, Any]) -> AsyncIterator[Path]:
     (home / "gad.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     config = load(home, {})
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    providers = Providers(config, environ, lambda *words: print(*words, file=sys.stderr))
+    providers = Providers(config, environ, lambda *words: None)
     daemon = build_daemon(config, environ, providers)
     running = asyncio.create_task(daemon.run())
     try:
@@ -126,9 +125,11 @@ def main() -> None:
     words = arguments.only.split(",")
     chosen = [task for task in TASKS if any(word in task.name for word in words)]
     outcomes = asyncio.run(measure(chosen, local, arguments.show))
-    done = sum(outcome.done for outcome in outcomes)
+    done = [task for task, outcome in zip(chosen, outcomes, strict=True) if outcome.done]
+    unseen = [task for task in chosen if not task.seen]
     print(
-        f"{done} of {len(outcomes)} done ({100 * done / max(1, len(outcomes)):.0f} %), "
+        f"{len(done)} of {len(chosen)} done; of kinds that no example shows "
+        f"{sum(not task.seen for task in done)} of {len(unseen)}; "
         f"{sum(outcome.tokens_in for outcome in outcomes)} tokens in "
         f"({sum(outcome.tokens_cached for outcome in outcomes)} from the cache), "
         f"{sum(outcome.tokens_out for outcome in outcomes)} out, "

@@ -1,6 +1,6 @@
 """Thirty small tasks for the local model, each with the files it starts from and a check of what came out.
 
-None of them is shown in the provider's examples. They are in rough order of difficulty.
+None of them is one of the provider's examples; a few are of a kind that the examples show, and say so.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class LocalTask:
-    """`check` takes the working directory and the final answer and says whether the task is done."""
+    """`check` takes the working directory and the final answer and says whether the task is done.
+
+    `seen` marks a task whose kind the provider's examples show, with other files and other words.
+    """
 
     name: str
     prompt: str
     check: Callable[[Path, str], bool]
     files: Mapping[str, str] = field(default_factory=dict)
+    seen: bool = False
 
 
 def _text(directory: Path, name: str) -> str:
@@ -72,12 +76,13 @@ _LOG = "".join(
 _STORY = "The old lighthouse stood at the edge of the cliff.\nIts keeper was called Marten.\nHe kept seven goats.\n"
 
 TASKS: tuple[LocalTask, ...] = (
-    LocalTask("plain question", "What is the capital of Japan?", _answers("tokyo")),
+    LocalTask("plain question", "What is the capital of Japan?", _answers("tokyo"), seen=True),
     LocalTask(
         "read and answer",
         "What is the name of the lighthouse keeper in story.txt?",
         _answers("marten"),
         {"story.txt": _STORY},
+        seen=True,
     ),
     LocalTask(
         "write a file",
@@ -89,6 +94,7 @@ TASKS: tuple[LocalTask, ...] = (
         "Change the port in server.yaml from 8080 to 9191.",
         lambda d, a: _text(d, "server.yaml") == "host: example.org\nport: 9191\ndebug: false\n",
         {"server.yaml": "host: example.org\nport: 8080\ndebug: false\n"},
+        seen=True,
     ),
     LocalTask("compute", "Compute 2 to the power of 61 exactly.", _answers(r"2305843009213693952|2,305,843,009,213,693,952")),
     LocalTask("count lines", "How many lines does app.log have?", _answers(r"\b6\b|six"), {"app.log": _LOG}),

@@ -76,6 +76,7 @@ class Daemon:
         self._tasks: set[asyncio.Task[None]] = set()
         self._queue: list[tuple[int, float, str]] = []
         self._queued: set[str] = set()
+        self._called: set[str] = set()  # being read back from their journals to take a free slot
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ending = asyncio.Event()
         self._kick = asyncio.Event()
@@ -224,6 +225,7 @@ class Daemon:
                     return
         finally:
             self._looking.discard(name)
+            self._called.discard(name)
             self._admit_next()
 
     async def _look_once(self, name: str) -> None:
@@ -290,6 +292,7 @@ class Daemon:
             self._timers[name] = self._loop.call_later(min(wait, 86400.0), self.poke, name)
             self._drop(live)
             return
+        self._called.discard(name)
         if name not in self._queued:
             self._queued.add(name)
             heapq.heappush(self._queue, (-session.options.priority, session.since, name))
@@ -324,16 +327,17 @@ class Daemon:
     # -- running ---------------------------------------------------------------------------------
 
     def _admit_next(self) -> None:
-        while self._queue and len(self._runners) < self._slots and not self._draining:
+        while self._queue and len(self._runners) + len(self._called) < self._slots and not self._draining:
             _, _, name = heapq.heappop(self._queue)
             self._queued.discard(name)
             live = self._live.get(name)
             if name in self._runners:
                 continue
             if live is None:
-                self.poke(name)  # read back from its journal, it finds the free slot
-                return
-            self._admit(live)
+                self._called.add(name)
+                self.poke(name)
+            else:
+                self._admit(live)
 
     def _admit(self, live: Live) -> None:
         runner = Runner(live, self._parts)

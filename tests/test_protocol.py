@@ -379,6 +379,18 @@ def test_a_claim_still_being_written_holds_back_the_next_but_not_a_stop(tmp_path
     play(tmp_path, [ASK, "x", "y"], scene)
 
 
+def test_a_claim_that_was_turned_down_before_the_crash_is_kept(tmp_path: Path) -> None:
+    async def scene(world: World) -> None:
+        async with world.running():
+            world.put("s", "input.txt", b"\xff\xff\xff")
+            await until(lambda: world.status("s").get("state") == "rejected")
+        os.rename(world.spool / "s" / "rejected-0001-input.txt", world.spool / "s" / names.claim_name(1, "input.txt"))
+        async with world.running():
+            await until(lambda: "rejected-0001-input.txt" in world.files("s"))
+
+    play(tmp_path, [], scene)
+
+
 @pytest.mark.parametrize("journalled", [True, False])
 def test_a_left_claim_is_journalled_once(tmp_path: Path, journalled: bool) -> None:
     async def scene(world: World) -> None:
@@ -505,8 +517,11 @@ def test_a_bad_task_yaml_keeps_both_files_and_names_the_line(tmp_path: Path, tex
             assert all(word in error for word in words), error
             assert world.text("s", "rejected-0001-task.yaml") == text
             assert world.text("s", "rejected-0001-input.txt") == "the task"
+            world.put("s", "reply.txt", "said too early")
             world.task("s", turns=3)
             await world.rests("s")
+            said = [record["text"] for record in world.records("s") if record["kind"] == "message"]
+            assert said == ["do it", "said too early"]
 
     play(tmp_path, OK, scene)
 
@@ -534,11 +549,12 @@ def test_queued_sessions_wait_for_a_slot_in_order_of_priority(tmp_path: Path) ->
             for name, priority in (("low", -1), ("middle", 0), ("high", 5)):
                 world.task(name, name, priority=priority)
                 await world.rests(name, "queued")
+            world.put("first", "stop.txt", "")
             for name in ("high", "middle", "low"):
                 await world.rests(name)
         assert [request.text.split()[-1] for request in world.server.requests[1:]] == ["high", "middle", "low"]
 
-    play(tmp_path, [Reply((Say("ok"),), wait=0.5), "a", "b", "c"], scene, settings={"sessions": 1})
+    play(tmp_path, [Silence(), "a", "b", "c"], scene, settings={"sessions": 1})
 
 
 def test_a_queued_session_can_be_stopped(tmp_path: Path) -> None:

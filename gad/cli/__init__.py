@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("gad.cli.init", "Make a home: a directory with gad.yaml and a spool."),
     "up": ("gad.cli.daemon", "Run the daemon in the foreground."),
-    "run": ("gad.cli.daemon", "Do one task now and stream the answer."),
+    "run": ("gad.cli.run", "Do one task now and stream the answer."),
     "submit": ("gad.cli.submit", "Hand in a task as a new session."),
     "reply": ("gad.cli.submit", "Send the next message to a session."),
     "stop": ("gad.cli.submit", "Halt a session; a reply resumes it."),
@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "wait": ("gad.cli.watch", "Wait until sessions are at rest."),
     "ps": ("gad.cli.listing", "List sessions."),
     "show": ("gad.cli.show", "Show a session's whole transcript."),
-    "doctor": ("gad.cli.daemon", "Check that everything gad needs is there."),
+    "doctor": ("gad.cli.doctor", "Check that everything gad needs is there."),
     "config": ("gad.cli.listing", "Show the settings in force and where each came from."),
     "models": ("gad.cli.listing", "List the models that a task can name."),
 }

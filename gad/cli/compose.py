@@ -72,7 +72,7 @@ class Providers:
                 progress=self._progress,
                 **settings,
             )
-        key = self._key(entry)
+        key = find_key(entry, self._environ)
         chosen: dict[str, Any] = {
             "model": entry.model,
             "api_key": key,
@@ -92,19 +92,23 @@ class Providers:
 
         return ChatProvider(**chosen)
 
-    def _key(self, entry: Model) -> str:
-        key = read_key(entry, self._environ)
-        if key:
-            return key
-        if entry.key_env and entry.base_url is None:
-            raise AuthError(f"no key for model {entry.name}: set {entry.key_env} in the daemon's environment, "
-                            f"or models.{entry.name}.key_file in gad.yaml")  # fmt: skip
-        return "none"  # a compatible server of one's own may want no key; the SDKs insist on some text
-
     async def close(self) -> None:
         """Close them all."""
         for provider in self._built.values():
             await provider.close()
+
+
+def find_key(entry: Model, environ: Mapping[str, str]) -> str:
+    """Return the key to ask a model with. Raises AuthError or ConfigError that say how to give one."""
+    key = read_key(entry, environ)
+    if key:
+        return key
+    if entry.key_file:
+        raise AuthError(f"no key for model {entry.name}: {entry.key_file} is empty; write the key into it")
+    if entry.key_env and entry.base_url is None:
+        raise AuthError(f"no key for model {entry.name}: set {entry.key_env} in the daemon's environment, "
+                        f"or models.{entry.name}.key_file in gad.yaml")  # fmt: skip
+    return "none"  # a compatible server of one's own may want no key; the SDKs insist on some text
 
 
 def build_daemon(

@@ -1,24 +1,87 @@
-"""gad up and gad run: the daemon, in the foreground, and for one task."""
+"""gad up: the daemon in the foreground; and how a daemon in this process is told to stop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import signal
 import sys
-from typing import NoReturn
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 
-from gad.cli import Place, exits
+from gad.cli import Place
+
+if TYPE_CHECKING:
+    from gad.cli.compose import Providers
+    from gad.config import Config
+    from gad.daemon import Daemon
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def say(line: str) -> None:
+    """Write one line for the person at the terminal."""
+    click.echo(f"gad: {line}", err=True)
+
+
+class OneLine(logging.Formatter):
+    """An event is one line, its traceback included, so that a line of the log can be searched and counted."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as text without line breaks."""
+        return " | ".join(line.strip() for line in super().format(record).splitlines() if line.strip())
 
 
 def log_to_stderr(verbose: bool = False) -> None:
-    """Send gad's log to standard error, one line an event."""
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr
-    )
+    """Send gad's log to standard error, one line an event; with a time, unless the journal adds its own."""
+    when = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
+    stream = logging.StreamHandler(sys.stderr)
+    stream.setFormatter(OneLine(f"{when}%(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[stream])
     for noisy in ("httpx2", "httpcore2", "openai", "anthropic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+class Stopping:
+    """What a signal does while a daemon runs: the first stops it in good order, the second ends this process."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self.asked = False
+        self._stop = stop
+
+    def __call__(self, number: int) -> None:
+        """Take a signal."""
+        if self.asked:
+            os._exit(128 + number)  # nothing is lost by it: the next daemon recovers, as after a crash
+        self.asked = True
+        self._stop()
+
+
+@contextlib.contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[Stopping]:
+    """Stop by SIGTERM and SIGINT while the block runs, in a running loop."""
+    loop = asyncio.get_running_loop()
+    stopping = Stopping(stop)
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stopping, number)
+    try:
+        yield stopping
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+async def started(daemon: Daemon) -> asyncio.Task[None]:
+    """Return a daemon's run, under way: it has the spool's lock. Raises SpoolLocked."""
+    running = asyncio.create_task(daemon.run())
+    await asyncio.sleep(0)  # up to its first wait it takes the lock, and the signals, which the caller takes back
+    if running.done():
+        running.result()
+    return running
 
 
 @click.command("up")
@@ -27,120 +90,55 @@ def log_to_stderr(verbose: bool = False) -> None:
 def up_command(place: Place, verbose: bool) -> None:
     """Run the daemon in the foreground until SIGTERM or Ctrl-C.
 
-    Sessions that are at work then are broken off, and resumed when the daemon is back. Exit code 100 says that
-    another daemon has this spool.
+    Sessions that are at work then are broken off, and resumed when the daemon is back; a second signal ends it
+    at once. Exit code 100 says that another daemon has this spool.
     """
     log_to_stderr(verbose)
-    config = place.config()
-    click.echo(f"gad: home {config.home}, model {config.model}; stop with Ctrl-C", err=True)
-    asyncio.run(_up(place))
+    asyncio.run(_up(place.config()))
 
 
-async def _up(place: Place, only: str | None = None) -> None:
-    import os
-
-    from gad.cli.compose import Providers, build_daemon
+async def _up(config: Config) -> None:
+    from gad.cli.compose import Providers, build_daemon, find_key
     from gad.cli.progress import show_progress
     from gad.errors import GadError
 
-    config = place.config()
+    entry = config.models[config.model]
+    say(f"home {config.home}")
+    say(f"model {entry.name} ({entry.provider}, {entry.model})")
+    try:
+        find_key(entry, os.environ)
+    except GadError as exc:
+        say(f"warning: {exc}")
     providers = Providers(config, os.environ, show_progress())
-    daemon = build_daemon(config, os.environ, providers, only=only)
-
-    async def warm() -> None:
-        """Import the default model's SDK before the first task wants it."""
+    daemon = build_daemon(config, os.environ, providers)
+    running = await started(daemon)
+    with stopped_by_signals(daemon.stop):
+        telling = asyncio.create_task(_tell_ready(config))
+        warming = asyncio.create_task(_warm(providers, config.model))
         try:
-            await asyncio.to_thread(providers, config.model)
-        except GadError as exc:
-            click.echo(f"gad: {exc}", err=True)
-
-    warming = asyncio.create_task(warm())
-    try:
-        await daemon.run()
-    finally:
-        await warming
-        await providers.close()
+            await running
+        finally:
+            telling.cancel()
+            await warming
+            await providers.close()
+    say("stopped")
 
 
-@click.command("run")
-@click.argument("words", metavar="TEXT|-", nargs=-1)
-@click.option("--file", "file", metavar="F", help="Read the task from a file.")
-@click.option("--name", metavar="SESSION", help="The session's name.")
-@click.option("--cwd", metavar="DIR", help="Where the tools work; the working directory by default.")
-@click.option("--model", metavar="NAME", help="An entry of gad.yaml's models.")
-@click.option("--check", metavar="CMD", help="A shell command that decides whether the work is done.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any other key of task.yaml.")
-@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON instead of the stream.")
-@click.pass_obj
-def run_command(
-    place: Place,
-    words: tuple[str, ...],
-    file: str | None,
-    name: str | None,
-    cwd: str | None,
-    model: str | None,
-    check: str | None,
-    settings: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Do one task and stream the answer: through the running daemon, or in this process when there is none.
+async def _tell_ready(config: Config) -> None:
+    from gad.spool.names import DAEMON_DIR
+    from gad.spool.status import read_status
 
-    Exits with the session's code, as `gad --help` lists them.
-    """
-    import os
-    import time
-
-    from gad.cli.submit import read_text, task_text
-    from gad.spool import drop
-    from gad.spool.lock import held
-
-    log_to_stderr()
-    spool = place.spool()
-    text = read_text(words, file, place)
-    options = {"cwd": os.path.abspath(cwd or os.getcwd()), "model": model, "check": check}
-    task = task_text(options, settings, place)
-    session = name or drop.new_session_name(time.time())
-    directory = drop.submit(spool, session, text, task)
-    click.echo(f"gad: session {session}", err=True)
-    if held(str(spool)):
-        from gad.cli.watch import see_through
-
-        see_through(directory, None, timeout=None, as_json=as_json)
-    _run_here(place, session, as_json)
+    while (status := read_status(config.spool_dir / DAEMON_DIR)).get("state") != "ready":  # noqa: ASYNC110 - a file
+        await asyncio.sleep(0.01)
+    waiting = sum(status.get(state, 0) for state in ("queued", "running", "deferred"))
+    at_work = f", {waiting} sessions to go on with" if waiting else ""
+    say(f"ready{at_work}; drop a task into {config.spool_dir}/NAME/input.txt, or: gad submit TEXT")
+    say("stop with Ctrl-C")
 
 
-def _run_here(place: Place, session: str, as_json: bool) -> NoReturn:
-    """Be the daemon for one session, with its output on standard output."""
-    import threading
+async def _warm(providers: Providers, model: str) -> None:
+    """Import the default model's SDK before the first task wants it; trouble with its key is told already."""
+    from gad.errors import GadError
 
-    from gad.cli.follow import Output
-    from gad.cli.watch import printer
-    from gad.spool import names
-
-    directory = place.spool() / session
-    stop = threading.Event()
-    output = Output(directory / names.OUTPUT)
-    write = printer()
-
-    def stream() -> None:
-        while not stop.wait(0.03):
-            output.pass_on(write)
-        output.pass_on(write)
-
-    streaming = threading.Thread(target=stream, daemon=True)
-    if not as_json:
-        streaming.start()
-    try:
-        asyncio.run(_up(place, only=session))
-    finally:
-        stop.set()
-        if not as_json:
-            streaming.join()
-    _exit_with(place, session, as_json)
-
-
-def _exit_with(place: Place, session: str, as_json: bool) -> NoReturn:
-    from gad.cli.watch import see_outcome
-
-    see_outcome(place.spool() / session, as_json=as_json)
-    sys.exit(exits.ERROR)
+    with contextlib.suppress(GadError):
+        await asyncio.to_thread(providers, model)

@@ -34,6 +34,6 @@ MEANINGS: Mapping[int, str] = MappingProxyType(
         LOCKED: "another daemon runs on this spool",
         TEMPORARY: "nobody is working: no daemon runs; what was handed in stays",
         TIMEOUT: "the time-out passed first",
-        INTERRUPTED: "interrupted; the session goes on",
+        INTERRUPTED: "interrupted; the session goes on, or is paused when it was in this process",
     }
 )

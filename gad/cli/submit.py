@@ -6,8 +6,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -58,50 +59,73 @@ def task_text(given: dict[str, str | None], settings: Sequence[str], place: Plac
     return text
 
 
-@click.command("submit")
-@click.argument("text", nargs=-1)
-@click.option("--file", "-f", metavar="F", help="Read the task from a file.")
-@click.option("--name", metavar="SESSION", help="The new session's name; made up by default.")
-@click.option("--wait", is_flag=True, help="Stream the output and exit with the session's code.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="With --wait: exit 124 after S seconds.")
-@click.option("--cwd", metavar="DIR", help="Where the agent works; a directory of its own by default.")
-@click.option("--model", metavar="NAME", help="Which model answers (gad models lists them).")
-@click.option("--check", metavar="CMD", help="A shell command that must exit with 0 for the work to be done.")
-@click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other key of task.yaml; may be repeated."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-@click.pass_obj
-def submit_command(
+def task_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what says which task is handed in, and how; the command passes all of it on to `hand_in`."""
+    for option in reversed(
+        (
+            click.argument("text", nargs=-1),
+            click.option("--file", "-f", metavar="F", help="Read the task from a file."),
+            click.option("--name", metavar="SESSION", help="The new session's name; made up by default."),
+            click.option("--cwd", metavar="DIR", help="Where the agent works."),
+            click.option("--model", metavar="NAME", help="Which model answers (gad models lists them)."),
+            click.option(
+                "--check", metavar="CMD", help="A shell command that must exit with 0 for the work to be done."
+            ),
+            click.option(
+                "--set",
+                "settings",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="Any other key of task.yaml; may be repeated.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def hand_in(
     place: Place,
-    text: tuple[str, ...],
+    *,
+    text: Sequence[str],
     file: str | None,
     name: str | None,
-    wait: bool,
-    timeout: float | None,
     cwd: str | None,
     model: str | None,
     check: str | None,
-    settings: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Hand in a task as a new session and print the session's name.
+    settings: Sequence[str],
+) -> Path:
+    """Hand in a task as a new session, as `task_options` say, and return the session's directory.
 
-    TEXT is the task; - reads it from standard input.
+    Raises UsageError, GadError and OSError.
     """
     spool = place.spool()
     message = read_text(text, file, place)
     given = {"cwd": os.path.abspath(os.path.expanduser(cwd)) if cwd else None, "model": model, "check": check}
     task = task_text(given, settings, place)
-    session = name if name is not None else drop.new_session_name(time.time())
-    directory = drop.submit(spool, session, message, task)
+    return drop.submit(spool, name if name is not None else drop.new_session_name(time.time()), message, task)
+
+
+@click.command("submit")
+@task_options
+@click.option("--wait", is_flag=True, help="Stream the output and exit with the session's code.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="With --wait: exit 124 after S seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@click.pass_obj
+def submit_command(place: Place, /, wait: bool, timeout: float | None, as_json: bool, **task: Any) -> None:
+    """Hand in a task as a new session and print the session's name.
+
+    TEXT is the task; - reads it from standard input. The agent works in a directory of its own unless --cwd
+    names another.
+    """
+    directory = hand_in(place, **task)
     if wait:
         from gad.cli.watch import see_through
 
         if not as_json:
-            click.echo(f"session {session}", err=True)
+            click.echo(f"session {directory.name}", err=True)
         see_through(directory, None, timeout=timeout, as_json=as_json)
-    click.echo(json.dumps({"session": session, "directory": str(directory)}) if as_json else session)
+    click.echo(json.dumps({"session": directory.name, "directory": str(directory)}) if as_json else directory.name)
 
 
 @click.command("reply")

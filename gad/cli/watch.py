@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -44,19 +44,43 @@ def see_through(directory: Path, before: Mark | None, *, timeout: float | None, 
 
     `before` is how far it was before a reply was handed in, or None for a new session.
     """
-    status = _until_rest(
-        directory,
-        write=None if as_json else printer(),
-        start=before.output if before else 0,
-        timeout=timeout,
-    )
+    with giving_up():
+        status = until_rest(directory, before, write=None if as_json else printer(), timeout=timeout)
+    conclude(directory, status, as_json=as_json)
+
+
+def until_rest(
+    directory: Path,
+    before: Mark | None = None,
+    *,
+    write: Callable[[bytes], None] | None = None,
+    timeout: float | None = None,
+    working: Callable[[], bool] | None = None,
+) -> dict[str, Any]:
+    """Follow a session until it is at rest, and return its status.
+
+    `before` is how far it was before a reply was handed in; a reply that was turned down gives the state
+    rejected. `working` tells whether a daemon runs. Raises TimedOut and NobodyWorks; exits when interrupted.
+    """
+    with _interruptible(directory.name):
+        status = follow(
+            directory,
+            until=lambda: at_rest(directory),
+            write=write,
+            start=before.output if before else 0,
+            timeout=timeout,
+            working=working or (lambda: held(str(directory.parent))),
+        )
     error = refusal(directory, before) if before else None
-    if error is not None:
-        status = {**status, "state": "rejected", "error": error}
+    return status if error is None else {**status, "state": "rejected", "error": error}
+
+
+def conclude(directory: Path, status: dict[str, Any], *, as_json: bool) -> NoReturn:
+    """Say how a session has ended and exit with its code."""
     if as_json:
         click.echo(json.dumps(_summary(directory, status), ensure_ascii=False))
     else:
-        _say_outcome(directory.name, status)
+        _say_outcome(directory, status)
     sys.exit(exits.BY_STATE[status["state"]])
 
 
@@ -103,7 +127,8 @@ def wait_command(place: Place, sessions: tuple[str, ...], timeout: float | None,
     found = []
     for directory in directories:
         left = None if until is None else max(0.0, until - time.monotonic())
-        status = _until_rest(directory, timeout=left)
+        with giving_up():
+            status = until_rest(directory, timeout=left)
         found.append(_summary(directory, status))
         if not as_json:
             click.echo(f"{directory.name}: {status['state']}")
@@ -112,30 +137,18 @@ def wait_command(place: Place, sessions: tuple[str, ...], timeout: float | None,
     sys.exit(next((code for one in found if (code := exits.BY_STATE[one["state"]])), exits.DONE))
 
 
-def _until_rest(
-    directory: Path,
-    *,
-    write: Callable[[bytes], None] | None = None,
-    start: int = 0,
-    timeout: float | None,
-) -> dict[str, Any]:
-    with _interruptible(directory.name):
-        try:
-            return follow(
-                directory,
-                until=lambda: at_rest(directory),
-                write=write,
-                start=start,
-                timeout=timeout,
-                working=lambda: held(str(directory.parent)),
-            )
-        except (TimedOut, NobodyWorks) as exc:
-            click.echo(f"gad: {exc}", err=True)
-            sys.exit(exits.TIMEOUT if isinstance(exc, TimedOut) else exits.TEMPORARY)
+@contextlib.contextmanager
+def giving_up() -> Iterator[None]:
+    """Exit, saying why, when there is no more to wait for."""
+    try:
+        yield
+    except (TimedOut, NobodyWorks) as exc:
+        click.echo(f"gad: {exc}", err=True)
+        sys.exit(exits.TIMEOUT if isinstance(exc, TimedOut) else exits.TEMPORARY)
 
 
 @contextlib.contextmanager
-def _interruptible(session: str) -> Any:
+def _interruptible(session: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -157,13 +170,14 @@ def _summary(directory: Path, status: dict[str, Any]) -> dict[str, Any]:
     return {"session": directory.name, **status, "result": result}
 
 
-def _say_outcome(session: str, status: dict[str, Any]) -> None:
-    state = status["state"]
+def _say_outcome(directory: Path, status: dict[str, Any]) -> None:
+    session, state = directory.name, status["state"]
     lines = [f"session {session}: {state}"]
     if state == "asking":
         lines.append(f"question: {status.get('question', '')}")
         lines += [f"  - {candidate}" for candidate in status.get("candidates", ())]
-        lines.append(f"answer with: gad reply {session} ...")
+        reader = "" if held(str(directory.parent)) else ", and start a daemon that reads it: gad up"
+        lines.append(f"answer with: gad reply {session} ...{reader}")
     elif state != "done" and status.get("error"):
         lines.append(f"error: {status['error']}")
     for line in lines:

@@ -98,6 +98,7 @@ class Session:
         self.round = 0
         self.claims = 0  # the highest claim number taken in
         self.taken: set[int] = set()
+        self.turned_down: set[int] = set()
         self.model = ""
         self.usage = Usage()
         self.spent = Spent()
@@ -288,6 +289,7 @@ class Session:
 
     def _on_rejected(self, record: TurnedDown) -> None:
         self._take(record.n)
+        self.turned_down.add(record.n)
         self.rejection = record.error
         if self.state == "new":
             self.since = record.at

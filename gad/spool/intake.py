@@ -6,6 +6,7 @@ a claim that is still being written holds back the ones behind it, except a stop
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -132,8 +133,12 @@ class Door:
             if claimable(directory, name) and claim(directory, name, number + 1):
                 number += 1
                 claims.append((number, name))
+        # A reply that came before the first input (or before one that was accepted) follows it.
+        claims.sort(key=lambda found: (begun or found[1] != names.INPUT, found[0]))
         for n, name in claims:
-            if n in session.taken:
+            if n in session.turned_down:
+                reject(directory, n, name)
+            elif n in session.taken:
                 release(directory, n, name)
             elif (not intake.blocked or name == names.STOP) and (name == names.INPUT or begun):
                 taken = read_claim(directory, n, name, self.rules, self._steadiness)
@@ -178,7 +183,8 @@ class Door:
             beginning = self._begin(os.path.basename(directory), options)
         except (ConfigError, Rejected) as exc:
             kept = names.rejected_name(taken.n, names.TASK)
-            os.rename(os.path.join(directory, names.TASK), os.path.join(directory, kept))
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(os.path.join(directory, names.TASK), os.path.join(directory, kept))
             why = f"{exc}. Both files are kept; drop a correct task.yaml, then input.txt again"
             self._turn_down(directory, taken, why, intake, journal)
             return

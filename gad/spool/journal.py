@@ -27,8 +27,9 @@ class Journal:
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = os.open(path, _FLAGS, 0o600)
-        if os.fstat(self._fd).st_size == 0:
+        if os.fstat(self._fd).st_size == 0:  # the client made the directory, and has not made it durable
             sync_directory(os.path.dirname(path))
+            sync_directory(os.path.dirname(os.path.dirname(path)))
 
     def append(self, record: Record) -> None:
         """Write one record; return once it is as durable as its kind needs. Raises OSError, with nothing written."""

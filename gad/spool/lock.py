@@ -9,7 +9,7 @@ from typing import TextIO
 
 import portalocker
 
-from gad.errors import SpoolLocked
+from gad.errors import GadError, SpoolLocked
 from gad.spool import names
 
 PROBED = 0.2
@@ -24,7 +24,7 @@ class SpoolLock:
         self._file: TextIO | None = None
 
     def __enter__(self) -> SpoolLock:
-        """Take the lock or raise SpoolLocked, which names the holder, after `PROBED` seconds."""
+        """Take the lock. Raises SpoolLocked, which names the holder, and GadError where locks do not work."""
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
         # Python opens files close-on-exec, so no tool's child keeps the lock alive.
         file = open(self._path, "a+")
@@ -63,9 +63,14 @@ def held(spool: str) -> bool:
 
 
 def _locks(file: TextIO, kind: portalocker.LockFlags) -> bool:
-    """Try to lock an open file at once; return whether that worked. Closing the file unlocks it."""
+    """Try to lock an open file at once; return whether that worked. Closing the file unlocks it.
+
+    Raises GadError where the file system has no locks.
+    """
     try:
         portalocker.lock(file, kind | portalocker.LockFlags.NON_BLOCKING)
     except portalocker.AlreadyLocked:
         return False
+    except portalocker.LockException as exc:
+        raise GadError(f"{file.name} cannot be locked ({exc}); put the home on a file system that has locks") from exc
     return True

@@ -31,39 +31,48 @@ class Example:
 EXAMPLES = (
     Example(
         frozenset(),
-        ("What does HTTP status 404 mean?", "think: I know this.\nanswer\nThe server has nothing at that address."),
+        ("What does HTTP status 404 mean?", "answer\nThe server has nothing at that address."),
+    ),
+    Example(
+        frozenset({"file_read"}),
+        (
+            "Under which licence is this project? See README.md.",
+            "file_read\npath: README.md",
+            "[done]\n1|# Boats\n2|A list of boats.\n3|Licence: MIT",
+            "answer\nThe project is under the MIT licence.",
+        ),
     ),
     Example(
         frozenset({"file_read", "file_patch"}),
         (
             "In settings.ini, make the timeout 90 seconds.",
-            "think: First I look at the file.\nfile_read\npath: settings.ini",
+            "file_read\npath: settings.ini",
             "[done]\n1|[network]\n2|timeout = 30\n3|retries = 2",
-            "think: Line 2 is the one to change.\nfile_patch\npath: settings.ini\n"
+            "file_patch\npath: settings.ini\n"
             "old_content:\n```\ntimeout = 30\n```\nnew_content:\n```\ntimeout = 90\n```",
             "[done]",
-            "think: It is changed, so I am finished.\nanswer\nThe timeout in settings.ini is now 90 seconds.",
+            "answer\nThe timeout in settings.ini is now 90 seconds.",
         ),
     ),
     Example(
         frozenset({"code_run"}),
         (
             "Which file in the directory logs is the largest?",
-            "think: I list the files by size.\ncode_run\ntype: bash\ncode:\n```\nls -S logs | head -n 1\n```",
+            "code_run\ntype: bash\ncode:\n```\nls -S logs | head -n 1\n```",
             "[done]\nserver-2.log",
-            "think: That is what was asked for.\nanswer\nThe largest file is server-2.log.",
+            "answer\nThe largest file is server-2.log.",
         ),
     ),
     Example(
         frozenset({"code_run"}),
         (
             "Copy notes.txt into the directory backup.",
-            "think: A shell command does it.\ncode_run\ntype: bash\ncode:\n```\ncp notes.txt backup/\n```",
+            "code_run\ntype: bash\ncode:\n```\ncp notes.txt backup/\n```",
             "[error]\ncp: cannot create regular file 'backup/': Not a directory\n"
             "That failed. Correct the cause and try again.",
-            "think: The directory is missing.\ncode_run\ntype: bash\ncode:\n```\nmkdir -p backup && cp notes.txt backup/\n```",
+            "code_run\ntype: bash\ncode:\n```\nmkdir -p backup && cp notes.txt backup/\n```",
             "[done]",
-            "think: It is done.\nanswer\nnotes.txt is now also in backup, which I had to make.",
+            "answer\nnotes.txt is now also in backup, which I had to make.",
         ),
     ),
 )
@@ -76,5 +85,5 @@ def example_messages(tools: Sequence[ToolSchema]) -> list[Message]:
     for example in EXAMPLES:
         if example.tools <= names:
             for index, text in enumerate(example.turns):
-                messages.append(Assistant((Text(strip(text)),)) if index % 2 else User((Text(text),)))
+                messages.append(Assistant((Text(text),)) if index % 2 else User((Text(text),)))
     return messages

@@ -48,11 +48,9 @@ def grammar(tools: Sequence[ToolSchema]) -> str:
     An action may end in a line end: the fence and the line end are one token, and without that token the model
     would rather go on with a wrong one.
     """
-    import os
-    think = '"think: " line "\\n" ' if os.environ.get("THINK") == "1" else ""
     rules = [f"call-{index} ::= {_call(tool)}" for index, tool in enumerate(tools)]
     calls = "".join(f" | call-{index}" for index in range(len(tools)))
-    return "\n".join([f'root ::= {think}("{ANSWER}\\n" text{calls}) "\\n"?', *rules]) + _TERMINALS
+    return "\n".join([f'root ::= ("{ANSWER}\\n" text{calls}) "\\n"?', *rules]) + _TERMINALS
 
 
 def offered(tool: ToolSchema) -> list[tuple[str, Mapping[str, Any], bool]]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from gad.core.messages import Assistant, Message, Text, ToolCall, ToolResult, User
 from gad.core.ports import ToolSchema
 from gad.providers.local.grammar import ANSWER, BLOCKS, FENCE, offered
 
-THINK = "think: "
 RESULT_LIMIT = 2400
 """Characters of one tool result that the model is shown: its head and its tail."""
 AFTER_ERROR = "That failed. Correct the cause and try again."
@@ -23,17 +22,17 @@ _HOW = """\
 You do the user's task on this machine, one action at a time. Every reply is exactly one action: its name on the \
 first line, then its parameters. After each result, reply with the next action.
 If you know the answer without looking at anything on this machine, answer at once.
-If the task is about a file, look into it before you change it or say anything about it.
-Do every part of the task. When all is done, the action is `answer`: the result in one or two sentences.
+Never guess what is in a file or what a command prints: look. Do every part of the task; a program that is to be run \
+is written first and then run. When all is done, the action is `answer`: the result in one or two sentences.
 
 Actions:
 """
 _WORDS = {
-    "file_read": "look into a text file",
-    "file_patch": "replace one piece of text in a file by another",
-    "file_write": "write a text file, programs too",
-    "code_run": "run bash to list, search, sort, copy, rename or delete files and to run programs, "
-    "or python (standard library only) to compute, count and convert",
+    "file_read": "see the text in a file",
+    "file_patch": "change a piece of the text in a file",
+    "file_write": "write a text file or a program",
+    "code_run": "run a command in bash (list, search, sort, copy, rename, delete, run a program) "
+    "or a script in python (compute, count, convert; standard library only)",
 }
 """What a small model is told of the tools it knows; a schema's own first sentence describes any other."""
 HIDDEN = frozenset({"update_working_checkpoint", "ask_user"})
@@ -84,8 +83,7 @@ def _said(message: Assistant) -> str:
     calls = message.calls
     if not calls:
         return f"{ANSWER}\n{message.text}"
-    thought = f"{THINK}{message.text.splitlines()[0]}\n" if message.text.strip() else ""
-    return thought + "\n".join(write_call(call.name, call.arguments) for call in calls)
+    return "\n".join(write_call(call.name, call.arguments) for call in calls)
 
 
 def write_call(name: str, arguments: Mapping[str, Any]) -> str:
@@ -127,9 +125,6 @@ def parse(reply: str, tools: Sequence[ToolSchema], call_id: str, *, cut: bool = 
 
     `cut` says that the reply ended at the output limit: a call is then never complete.
     """
-    thought = ""
-    if reply.startswith(THINK):
-        thought, _, reply = reply[len(THINK) :].partition("\n")
     head, _, rest = reply.lstrip().partition("\n")
     name = head.strip().rstrip(":")
     if name == ANSWER:
@@ -143,8 +138,7 @@ def parse(reply: str, tools: Sequence[ToolSchema], call_id: str, *, cut: bool = 
         problem = "the call was cut off at the output limit: do it in smaller steps"
     elif not problem and missing:
         problem = f"missing: {', '.join(missing)}"
-    call = ToolCall(call_id, name, {} if problem else arguments, problem)
-    return (Text(thought.strip()), call) if thought.strip() else (call,)
+    return (ToolCall(call_id, name, {} if problem else arguments, problem),)
 
 
 def _arguments(text: str, schemas: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], str]:
@@ -168,7 +162,7 @@ def _arguments(text: str, schemas: Mapping[str, Mapping[str, Any]]) -> tuple[dic
             at += 1
         if at == len(lines):
             return found, f"the block of {key} has no end"
-        found[key] = "\n".join(lines[start:at])
+        found[key] = "\n".join(lines[start:at]) + ("\n" if key == "content" and at > start else "")
         at += 1
     return found, ""
 
@@ -183,32 +177,23 @@ def _read_value(text: str, schema: Mapping[str, Any]) -> Any:
 
 
 class AnswerStream:
-    """Pass on, while it is generated, what the user is to see: the thought and the answer, not an action's words."""
+    """Pass the answer's text on while it is generated, and nothing of an action."""
 
     def __init__(self) -> None:
-        self._line = ""
-        self._state: Literal["thought", "name", "answer", "action"] = "thought"
-        self._shown = ""
+        self._head: str | None = ""
+        self._is_answer = False
 
     def feed(self, delta: str) -> str:
-        """Return what of `delta` may be shown."""
-        shown = ""
-        if self._state in ("thought", "name"):
-            self._line += delta
-            delta = ""
-            while self._state in ("thought", "name") and "\n" in self._line:
-                line, _, self._line = self._line.partition("\n")
-                if self._state == "thought" and line.startswith(THINK):
-                    shown += line.removeprefix(THINK).strip() + "\n"
-                    self._state = "name"
-                else:
-                    self._state = "answer" if line.strip() == ANSWER else "action"
-                    delta, self._line = self._line, ""
-        if self._state == "answer":
-            shown += delta
-        self._shown += shown
-        return shown
+        """Return what of `delta` may be shown to the user."""
+        if self._head is None:
+            return delta if self._is_answer else ""
+        self._head += delta
+        first, newline, rest = self._head.partition("\n")
+        if not newline:
+            return ""
+        self._head, self._is_answer = None, first.strip() == ANSWER
+        return rest if self._is_answer else ""
 
     def rest(self, text: str) -> str:
-        """Return what of the message's whole text has not been shown."""
-        return "" if self._shown.strip() else text
+        """Return the message's whole text when none of it has been shown."""
+        return "" if self._is_answer else text

@@ -65,6 +65,11 @@ class LocalProvider:
         self._chat: TextChat | None = None
         self._lock = asyncio.Lock()
 
+    @property
+    def pid(self) -> int | None:
+        """The process id of the model's process while it lives."""
+        return self._server.pid if self._server is not None else None
+
     async def ask(self, request: Request, on_text: Callable[[str], None]) -> Answer:
         """Ask once; see `gad.core.ports.Provider`. Raises LocalModelError too, when there is no model to ask."""
         return await (await self._ready()).ask(request, on_text)

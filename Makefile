@@ -1,0 +1,41 @@
+# The two commands are `make demo` and `make test`; each sets up all it needs in .venv first.
+
+PYTHON_FILES := gad tests bench
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint fmt bench bench-local lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Make .venv with gad and everything that it needs (the others do this by themselves)
+	@scripts/setup
+
+demo: setup ## Hand a task to a real model as a file and watch it work
+	@scripts/demo
+
+test: lint ## Check the code's form, types and import rules, then run every test
+	.venv/bin/pytest -n 2
+
+lint: setup ## Check form, types and import rules only
+	.venv/bin/ruff format --check $(PYTHON_FILES)
+	.venv/bin/ruff check $(PYTHON_FILES)
+	.venv/bin/mypy --strict
+	.venv/bin/lint-imports
+
+fmt: setup ## Format the code and mend what can be mended
+	.venv/bin/ruff check --fix $(PYTHON_FILES)
+	.venv/bin/ruff format $(PYTHON_FILES)
+
+bench: setup ## Measure gad's own speed against a scripted model
+	.venv/bin/python -m bench
+
+bench-local: setup ## Measure how many simple tasks the local model gets done (an hour or so)
+	.venv/bin/python -m bench.local_tasks
+
+lock: setup ## Write requirements.lock anew with the newest versions that pyproject.toml allows
+	@scripts/lock
+
+clean: ## Remove what was made here; sessions in spool/ and work/ stay
+	rm -rf .venv .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find gad tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
