@@ -12,7 +12,6 @@ import contextlib
 import heapq
 import logging
 import os
-import signal
 import socket
 import time
 from collections import Counter
@@ -91,8 +90,6 @@ class Daemon:
         with SpoolLock(self.spool):
             self._loop = asyncio.get_running_loop()
             ignore_lease_breaks()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._loop.add_signal_handler(number, self.stop)
             self._write_status()
             watch = Watch(self.spool, self._hint, self._lost)
             self._watch = watch
@@ -303,6 +300,7 @@ class Daemon:
     def _set_state(self, name: str, state: str) -> None:
         if self.states.get(name) != state and state != "new":
             self.states[name] = state
+            log.info("session %s: %s", name, state)
             self._status_changed()
 
     def _rest(self, live: Live) -> None:

@@ -94,7 +94,10 @@ def up_command(place: Place, verbose: bool) -> None:
     at once. Exit code 100 says that another daemon has this spool.
     """
     log_to_stderr(verbose)
-    asyncio.run(_up(place.config()))
+    config = place.config()
+    with contextlib.suppress(KeyboardInterrupt):  # before the daemon's own care for signals begins
+        asyncio.run(_up(config))
+    say("stopped")
 
 
 async def _up(config: Config) -> None:
@@ -121,7 +124,6 @@ async def _up(config: Config) -> None:
             telling.cancel()
             await warming
             await providers.close()
-    say("stopped")
 
 
 async def _tell_ready(config: Config) -> None:

@@ -51,7 +51,7 @@ def run_command(place: Place, /, as_json: bool, **task: Any) -> None:
     run = Run(config, directory, as_json=as_json)
     try:
         status = run.to_its_end()
-    except Interrupted:
+    except (Interrupted, KeyboardInterrupt):  # the latter before the daemon's own care for signals begins
         say(f"{directory.name} is paused; gad up goes on with it")
         sys.exit(exits.INTERRUPTED)
     from gad.cli.watch import conclude
