@@ -21,7 +21,7 @@ from typing import Any
 from gad import __version__
 from gad.agent import Parts, Runner
 from gad.core.records import Ended, Resumed
-from gad.core.session import RESTING
+from gad.core.states import RESTING
 from gad.spool import names
 from gad.spool.claim import ignore_lease_breaks
 from gad.spool.intake import Door, survey

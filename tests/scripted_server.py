@@ -195,7 +195,7 @@ class ScriptedServer:
     async def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
         """Wait until `condition` holds; TimeoutError after so many seconds."""
         async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110 - the condition may be set by another process
+            while not condition():
                 await asyncio.sleep(0.005)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -30,7 +30,8 @@ from gad.core.records import (
     kind_of,
 )
 from gad.core.report import status_of
-from gad.core.session import TABLE, Session, State, replay
+from gad.core.session import Session, replay
+from gad.core.states import TABLE, State
 from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool
 from gad.core.task import TaskOptions
 from gad.errors import InvalidStep

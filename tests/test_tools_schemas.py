@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gad.core.ports import Question, Tool, ToolContext
 from gad.core.arguments import check_arguments
+from gad.core.ports import Question, Tool, ToolContext
 from gad.tools.toolset import all_tools
 
 TOOLS: dict[str, Tool] = {tool.schema.name: tool for tool in all_tools()}

@@ -78,7 +78,7 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[Stopping]:
 async def started(daemon: Daemon) -> asyncio.Task[None]:
     """Return a daemon's run, under way: it has the spool's lock. Raises SpoolLocked."""
     running = asyncio.create_task(daemon.run())
-    await asyncio.sleep(0)  # up to its first wait it takes the lock, and the signals, which the caller takes back
+    await asyncio.sleep(0)  # up to its first wait it takes the lock
     if running.done():
         running.result()
     return running

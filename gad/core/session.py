@@ -1,15 +1,13 @@
 """The session machine: one conversation's whole state as a fold over its records, and what to do next.
 
 `record` takes in what happened; `next_step` says what to do about it. Both are pure, so a session is
-resumed by folding `record` over its journal. `TABLE` is rule one: which record may arrive in which
-state, and the state it leads to; a pair that is not listed raises InvalidStep.
+resumed by folding `record` over its journal. Rule one is the table in `gad.core.states`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
 
 from gad.core.escalation import Escalation
 from gad.core.limits import Spent, over_limit
@@ -34,47 +32,10 @@ from gad.core.records import (
     TurnedDown,
     kind_of,
 )
+from gad.core.states import ENDED, RESTING, TABLE, State
 from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool, Step
 from gad.core.task import TaskOptions
 from gad.errors import InvalidStep
-
-State = Literal["new", "queued", "running", "deferred", "asking", "done", "failed", "stopped"]
-
-RESTING: frozenset[State] = frozenset({"new", "asking", "done", "failed", "stopped"})
-"""States that wait for a client."""
-ENDED: frozenset[State] = frozenset({"done", "failed", "stopped"})
-"""States in which a new input.txt begins a new conversation."""
-
-_ANY: tuple[State, ...] = ("queued", "running", "deferred", "asking", "done", "failed", "stopped")
-_SAME: Mapping[State, State] = {state: state for state in _ANY}
-
-TABLE: Mapping[str, Mapping[State, State]] = {
-    "begin": {"new": "new"},
-    "message": {
-        "new": "queued",
-        "queued": "queued",
-        "running": "running",
-        "deferred": "queued",
-        "asking": "queued",
-        "done": "queued",
-        "failed": "queued",
-        "stopped": "queued",
-    },
-    "context": _SAME,
-    "stop": _SAME,
-    "rejected": {"new": "new", **_SAME},
-    "calling": {"queued": "running", "running": "running", "deferred": "running"},
-    "deferred": {"running": "deferred"},
-    "answer": {"running": "running"},
-    "tool_started": {"queued": "running", "running": "running"},
-    "tool_finished": {"queued": "running", "running": "running"},
-    "asked": {"queued": "asking", "running": "asking"},
-    "checked": {"queued": "running", "running": "running"},
-    "resumed": {"running": "queued"},
-    "paused": {"running": "queued"},
-    # `ended` leads to the state it names, or to queued when a message came in too late to be part of the round.
-    "ended": {"queued": "queued", "running": "queued", "deferred": "queued", "asking": "queued"},
-}
 
 EMPTY_ANSWERS = 3
 """How many times in a row a model that said nothing is asked again."""

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gad.core.records import Begin, Pinned, Record, Said, StopAsked, TurnedDown
-from gad.core.session import ENDED, Session
+from gad.core.session import Session
+from gad.core.states import ENDED
 from gad.core.task import TaskOptions
 from gad.errors import ConfigError, Rejected
 from gad.spool import names
