@@ -24,7 +24,7 @@ lint: setup ## Check form, types and import rules only
 	.venv/bin/lint-imports
 
 fmt: setup ## Format the code and mend what can be mended
-	.venv/bin/ruff check --fix $(PYTHON_FILES)
+	.venv/bin/ruff check --fix --exit-zero --quiet $(PYTHON_FILES)
 	.venv/bin/ruff format $(PYTHON_FILES)
 
 bench: setup ## Measure gad's own speed against a scripted model
