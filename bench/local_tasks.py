@@ -24,8 +24,8 @@ import yaml
 
 from bench.local_tasks_set import TASKS, LocalTask
 from gad.cli.compose import Providers, build_daemon
-from gad.home import make_home
 from gad.config import load
+from gad.home import make_home
 from gad.spool import drop
 from gad.spool.status import read_status
 

@@ -96,11 +96,11 @@ TASKS: tuple[LocalTask, ...] = (
         {"server.yaml": "host: example.org\nport: 8080\ndebug: false\n"},
         seen=True,
     ),
-    LocalTask("compute", "Compute 2 to the power of 61 exactly.", _answers(r"2305843009213693952|2,305,843,009,213,693,952")),
-    LocalTask("count lines", "How many lines does app.log have?", _answers(r"\b6\b|six"), {"app.log": _LOG}),
     LocalTask(
-        "count matches", "How many lines in app.log are errors?", _answers(r"\b3\b|three"), {"app.log": _LOG}
+        "compute", "Compute 2 to the power of 61 exactly.", _answers(r"2305843009213693952|2,305,843,009,213,693,952")
     ),
+    LocalTask("count lines", "How many lines does app.log have?", _answers(r"\b6\b|six"), {"app.log": _LOG}),
+    LocalTask("count matches", "How many lines in app.log are errors?", _answers(r"\b3\b|three"), {"app.log": _LOG}),
     LocalTask(
         "list files",
         "Which markdown files are there in the directory notes?",
@@ -119,7 +119,12 @@ TASKS: tuple[LocalTask, ...] = (
         lambda d, a: _json(d, "package.json") == {"name": "boat", "version": "2.0.0", "private": True},
         {"package.json": '{\n  "name": "boat",\n  "version": "1.4.2",\n  "private": true\n}\n'},
     ),
-    LocalTask("csv sum", "What is the total of the amount column in orders.csv?", _answers(r"\b450\b"), {"orders.csv": _ORDERS}),
+    LocalTask(
+        "csv sum",
+        "What is the total of the amount column in orders.csv?",
+        _answers(r"\b450\b"),
+        {"orders.csv": _ORDERS},
+    ),
     LocalTask(
         "script and run",
         "Create primes.py, which prints all prime numbers below 30 on one line, separated by spaces, and run it.",
@@ -129,7 +134,10 @@ TASKS: tuple[LocalTask, ...] = (
         "fix python",
         "average.py crashes. Fix it so that it prints the average of the numbers.",
         lambda d, a: _python(d, "average.py") in ("4", "4.0"),
-        {"average.py": "numbers = [2, 4, 6]\ntotal = 0\nfor n in numbers:\n    total += n\nprint(total / len(number))\n"},
+        {
+            "average.py": "numbers = [2, 4, 6]\ntotal = 0\nfor n in numbers:\n    total += n\n"
+            "print(total / len(number))\n"
+        },
     ),
     LocalTask(
         "chinese read",
@@ -203,9 +211,14 @@ TASKS: tuple[LocalTask, ...] = (
     LocalTask(
         "shell script",
         "Write a bash script hello.sh that prints hello and its first argument, then run it with the argument gad.",
-        lambda d, a: subprocess.run(
-            ["bash", "hello.sh", "Eve"], cwd=d, capture_output=True, text=True, check=False
-        ).stdout.strip().lower().replace(",", "").rstrip("!") == "hello eve",
+        lambda d, a: (
+            subprocess.run(["bash", "hello.sh", "Eve"], cwd=d, capture_output=True, text=True, check=False)
+            .stdout.strip()
+            .lower()
+            .replace(",", "")
+            .rstrip("!")
+            == "hello eve"
+        ),
     ),
     LocalTask(
         "best customer",
@@ -216,8 +229,10 @@ TASKS: tuple[LocalTask, ...] = (
     LocalTask(
         "squares table",
         "Create squares.csv with the header n,square and one row for each n from 1 to 10.",
-        lambda d, a: [row for row in csv.reader(io.StringIO(_text(d, "squares.csv"))) if row]
-        == [["n", "square"], *[[str(n), str(n * n)] for n in range(1, 11)]],
+        lambda d, a: (
+            [row for row in csv.reader(io.StringIO(_text(d, "squares.csv"))) if row]
+            == [["n", "square"], *[[str(n), str(n * n)] for n in range(1, 11)]]
+        ),
     ),
     LocalTask(
         "failing test",

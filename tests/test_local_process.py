@@ -90,11 +90,6 @@ def test_a_missing_runtime_names_the_command(tmp_path: Path, monkeypatch: pytest
     asyncio.run(run())
 
 
-def test_an_unknown_model_is_named() -> None:
-    with pytest.raises(LocalModelError, match="known are qwen2.5-coder-1.5b-instruct"):
-        LocalProvider(model="llama")
-
-
 def test_at_least_one_thread() -> None:
     assert 1 <= thread_count() <= 8
 

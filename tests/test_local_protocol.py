@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gad.core.messages import Assistant, Message, Text, ToolCall, ToolResult, User
 from gad.core.ports import Request, ToolSchema
 from gad.core.prompt import SYSTEM
-from gad.providers.local.chat import TEMPERATURES, TextChat, failures_in_a_row, repeated_call
+from gad.providers.local.chat import TEMPERATURES, TextChat
 from gad.providers.local.examples import EXAMPLES, example_messages
 from gad.providers.local.grammar import BLOCKS, grammar, offered
 from gad.providers.local.protocol import (
@@ -25,6 +25,7 @@ from gad.providers.local.protocol import (
     system_text,
     write_call,
 )
+from gad.providers.local.steering import failures_in_a_row, first_look, next_grammar, repeated_tool
 from gad.tools.toolset import all_tools
 
 TOOLS: tuple[ToolSchema, ...] = tuple(tool.schema for tool in all_tools())
@@ -53,7 +54,7 @@ def test_calls_are_read_back_as_they_were_written(tool: ToolSchema, data: st.Dat
 def test_any_reply_is_read_as_something(reply: str, cut: bool) -> None:
     parts = parse(reply, TOOLS, "call-1", cut=cut)
     assert parts
-    assert Assistant(parts).text or Assistant(parts).calls or not reply.strip("answer \n")
+    assert Assistant(parts).text or Assistant(parts).calls or not reply.strip().removeprefix("answer").strip()
 
 
 @given(st.sampled_from(TOOLS), st.text("path: content:\n`<é"))
@@ -122,7 +123,7 @@ def test_the_same_mistake_is_shown_once() -> None:
     assert len(rendered) == 3
     assert "(2)" in str(rendered[-1])
     assert failures_in_a_row(history) == 3
-    assert repeated_call(history) == "file_read"
+    assert repeated_tool(history) == "file_read"
 
 
 def test_long_results_are_cut_in_the_middle() -> None:
@@ -164,3 +165,36 @@ def test_examples_obey_the_protocol_and_the_tool_set() -> None:
 
 def _tool(name: str) -> ToolSchema:
     return next(tool for tool in TOOLS if tool.name == name)
+
+
+@pytest.mark.parametrize(
+    ("said", "files"),
+    [
+        ("Fix src/a_b.py and 信息.txt, then read it.", ("src/a_b.py", "信息.txt")),
+        ("See main.c.", ("main.c",)),
+        ("Read ~/notes.md or /etc/hosts.conf twice: ~/notes.md", ("~/notes.md", "/etc/hosts.conf")),
+        ("Ask me@example.org about https://example.org/a.html, version 2.0.0, e.g. now", ()),
+        ("What is the capital of Japan?", ()),
+    ],
+)
+def test_files_that_a_person_names_are_looked_at_first(said: str, files: tuple[str, ...]) -> None:
+    opening = User((Text(f"[Monday 2026-11-30; Linux; cwd /work/site.old]\n\n{said}"),))
+    assert first_look([opening]) == files
+    rule = next_grammar(TOOLS, [opening])
+    assert all(f'"{file}"' in rule for file in files)
+    assert bool(files) == ("answer" not in rule)
+    if files:
+        call = ToolCall("call-1", "file_read", {"path": files[0]})
+        found = [opening, Assistant((call,)), User((ToolResult("call-1", "ok", "text"),))]
+        assert first_look(found) == first_look([*found, User((Text("go on"),))]) == ()
+        assert "file_patch" in next_grammar(TOOLS, found)
+
+
+def test_patching_is_offered_after_something_worked_and_a_repeated_call_is_not() -> None:
+    assert "file_patch" not in next_grammar(TOOLS, [User((Text("go"),))])
+    history: list[Message] = [User((Text("go"),))]
+    for turn in range(2):
+        call = ToolCall(f"call-{turn}", "code_run", {"type": "bash", "code": "ls"})
+        history += [Assistant((call,)), User((ToolResult(call.id, "ok", "a.txt"),))]
+    assert "code_run" not in next_grammar(TOOLS, history)
+    assert "file_patch" in next_grammar(TOOLS, history)

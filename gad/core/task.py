@@ -26,7 +26,7 @@ class TaskOptions:
     check: str | None = None
     tools: tuple[str, ...] | None = None
     memory: bool = True
-    ask: Literal["user", "never"] = "user"
+    ask: Literal["user", "never"] | None = None
     parent: str | None = None
     priority: int = 0
     not_before: float | None = None

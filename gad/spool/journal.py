@@ -10,11 +10,23 @@ import json
 import os
 from dataclasses import dataclass
 
-from gad.core.records import Asked, Begin, Ended, Record, Said, StopAsked, ToolStarted, TurnedDown, decode, encode
+from gad.core.records import (
+    Asked,
+    Begin,
+    Ended,
+    Pinned,
+    Record,
+    Said,
+    StopAsked,
+    ToolStarted,
+    TurnedDown,
+    decode,
+    encode,
+)
 from gad.core.session import Session
 from gad.errors import InvalidStep, JournalDamaged
 
-DURABLE = (Begin, Said, StopAsked, TurnedDown, ToolStarted, Asked, Ended)
+DURABLE = (Begin, Said, Pinned, StopAsked, TurnedDown, ToolStarted, Asked, Ended)
 """Records that are on the disk before what they say is acted on: a client's file is removed, a tool runs,
 a state is announced. The others lie in order before them, so one fsync covers what came since the last."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from gad.core.messages import Assistant, Message, StopReason, ToolResult, User, canonical
+from gad.core.messages import Assistant, StopReason
 from gad.core.ports import Answer, Request
 from gad.core.prompt import SYSTEM
 from gad.providers.local.examples import example_messages
-from gad.providers.local.grammar import grammar
 from gad.providers.local.protocol import AnswerStream, next_call_id, offer, parse, render_messages, system_text
+from gad.providers.local.steering import failures_in_a_row, next_grammar
 from gad.providers.openai_chat import ChatProvider
 from gad.providers.wire import JSON
 
-TEMPERATURES = (0.0, 0.3, 0.7, 0.9)
+TEMPERATURES = (0.0, 0.2, 0.7)
 """By failures in a row: the likeliest answer first; one that keeps failing must become another one."""
 
 
@@ -30,12 +30,11 @@ class TextChat(ChatProvider):
     def render(self, request: Request) -> JSON:
         """Return the request's body: plain messages, and a grammar in place of tools."""
         tools = offer(request.tools)
-        stuck = repeated_call(request.messages)
         system = system_text(tools) + request.system.removeprefix(SYSTEM)
         messages = (*example_messages(tools), *render_messages(request.messages, request.anchor))
         failures = min(failures_in_a_row(request.messages), len(TEMPERATURES) - 1)
         return super().render(Request(system, (), messages)) | {
-            "grammar": grammar([tool for tool in tools if tool.name != stuck]),
+            "grammar": next_grammar(tools, request.messages),
             "temperature": TEMPERATURES[failures],
             "cache_prompt": True,
         }
@@ -55,28 +54,3 @@ class TextChat(ChatProvider):
             on_text(rest)
         stop: StopReason = "tools" if message.calls else answer.stop
         return Answer(message, stop, answer.usage, self.model)
-
-
-def repeated_call(messages: Sequence[Message]) -> str:
-    """Return the tool that was called twice in a row with the same arguments, or "": a third time is no use."""
-    said = [message.calls for message in messages if isinstance(message, Assistant)][-2:]
-    if len(said) < 2 or not (said[0] and said[1]):
-        return ""
-    before, last = said[0][-1], said[1][-1]
-    same = before.name == last.name and canonical(before.arguments) == canonical(last.arguments)
-    return last.name if same and not last.problem else ""
-
-
-def failures_in_a_row(messages: Sequence[Message]) -> int:
-    """Return how many of the newest tool results in a row are failures."""
-    results = [
-        part
-        for message in messages
-        if isinstance(message, User)
-        for part in message.parts
-        if isinstance(part, ToolResult)
-    ]
-    count = 0
-    while count < len(results) and results[-1 - count].is_error:
-        count += 1
-    return count

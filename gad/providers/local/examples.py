@@ -4,14 +4,6 @@ They are part of the stable prefix. Each is shown only when all tools it uses ar
 """
 
 from __future__ import annotations
-import os, re
-
-THINK = os.environ.get("THINK") == "1"
-
-
-def strip(t):
-    return t if THINK else re.sub(r"^think: .*\n", "", t)
-
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,12 +47,16 @@ EXAMPLES = (
         ),
     ),
     Example(
-        frozenset({"code_run"}),
+        frozenset({"file_read", "code_run"}),
         (
-            "Which file in the directory logs is the largest?",
-            "code_run\ntype: bash\ncode:\n```\nls -S logs | head -n 1\n```",
-            "[done]\nserver-2.log",
-            "answer\nThe largest file is server-2.log.",
+            "How many hours did Tom work? See hours.txt.",
+            "file_read\npath: hours.txt",
+            "[done]\n1|mon Tom 4\n2|mon Ann 6\n3|tue Tom 5",
+            "code_run\ntype: python\ncode:\n```\nhours = 0\nfor line in open('hours.txt'):\n"
+            "    day, name, count = line.split()\n    if name == 'Tom':\n        hours += int(count)\n"
+            "print(hours)\n```",
+            "[done]\n9",
+            "answer\nTom worked 9 hours.",
         ),
     ),
     Example(

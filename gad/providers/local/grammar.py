@@ -26,6 +26,7 @@ from typing import Any
 from gad.core.ports import ToolSchema
 
 ANSWER = "answer"
+READ = "file_read"
 FENCE = "```"
 BLOCKS = frozenset({"content", "code", "old_content", "new_content", "script"})
 """Parameters that hold several lines: they stand in a fenced block of their own."""
@@ -51,6 +52,12 @@ def grammar(tools: Sequence[ToolSchema]) -> str:
     rules = [f"call-{index} ::= {_call(tool)}" for index, tool in enumerate(tools)]
     calls = "".join(f" | call-{index}" for index in range(len(tools)))
     return "\n".join([f'root ::= ("{ANSWER}\\n" text{calls}) "\\n"?', *rules]) + _TERMINALS
+
+
+def look_grammar(paths: Sequence[str]) -> str:
+    """Return the grammar of one action: reading one of these files."""
+    choices = " | ".join(json.dumps(path, ensure_ascii=False) for path in paths)
+    return f'root ::= "{READ}\\npath: " ({choices}) "\\n"?'
 
 
 def offered(tool: ToolSchema) -> list[tuple[str, Mapping[str, Any], bool]]:

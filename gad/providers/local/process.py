@@ -33,7 +33,7 @@ class LocalServer:
     """One llama.cpp server in a child process, shared by all sessions of this daemon."""
 
     def __init__(self, weights: Path, *, context: int = 16_384, threads: int | None = None) -> None:
-        """Remember what to start. `context` is in tokens (28 KB of memory each), `threads` None means `thread_count()`."""
+        """Remember what to start. `context` is in tokens, 28 KB of memory each; `threads` None: `thread_count()`."""
         self._weights = weights
         self._context = context
         self._threads = threads

@@ -7,6 +7,7 @@ what is new. Prompt evaluation costs about 20 ms a token on two cores, which is 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,12 @@ from gad.providers.local.grammar import ANSWER, BLOCKS, FENCE, offered
 
 RESULT_LIMIT = 2400
 """Characters of one tool result that the model is shown: its head and its tail."""
+_NOT_THERE = "no such file"
+"""How the tools begin that error. Looking for a file is no mistake: what is not there can be made."""
 AFTER_ERROR = "That failed. Correct the cause and try again."
+
+_PREAMBLE = re.compile(r"\A\[[^\n]*; cwd [^\n]*\]\n\n")
+"""The line that opens a session (date, directory): a small model looks for its task in it, and goes astray."""
 
 _HOW = """\
 You do the user's task on this machine, one action at a time. Every reply is exactly one action: its name on the \
@@ -99,9 +105,15 @@ def write_call(name: str, arguments: Mapping[str, Any]) -> str:
 
 def _told(part: ToolResult | Text) -> str:
     if isinstance(part, Text):
-        return part.text
+        return said_by(User((part,)))
     shown = f"[{'done' if part.status == 'ok' else part.status}]\n{_shorten(part.output)}".rstrip()
-    return f"{shown}\n{AFTER_ERROR}" if part.status == "error" else shown
+    blamed = part.status == "error" and not part.output.startswith(_NOT_THERE)
+    return f"{shown}\n{AFTER_ERROR}" if blamed else shown
+
+
+def said_by(message: User) -> str:
+    """Return what people said in this message, without the line that opens a session."""
+    return "\n".join(_PREAMBLE.sub("", part.text) for part in message.parts if isinstance(part, Text))
 
 
 def next_call_id(messages: Sequence[Message]) -> str:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gad.core.ports import Answer, Request
-from gad.errors import LocalModelError
 from gad.providers.local.process import Address, LocalServer
-from gad.providers.local.weights import CODER_1_5B, MODELS, Progress, ensure
+from gad.providers.local.weights import CODER_1_5B, Progress, WeightSpec, ensure
 
 if TYPE_CHECKING:
     from gad.providers.local.chat import TextChat
@@ -31,30 +30,25 @@ class LocalProvider:
     def __init__(
         self,
         *,
-        model: str = CODER_1_5B.name,
+        spec: WeightSpec = CODER_1_5B,
         weights: str | None = None,
-        context: int | None = None,
+        context: int = CONTEXT,
         threads: int | None = None,
         max_tokens: int = 2048,
         idle_timeout: float = 600.0,
         progress: Progress | None = None,
         cache: Path | None = None,
     ) -> None:
-        """Remember the settings. Raises LocalModelError for a model that gad knows no weights of.
+        """Remember the settings.
 
-        `model` is a name of `weights.MODELS`, or any name when `weights` is the path of a GGUF file of the
-        user's own. `context` (None: 16,384) and `max_tokens` are in tokens, `idle_timeout` in seconds;
-        `threads` None means as many as the machine can spare; `cache` None means the user's cache directory.
+        `weights` is the path of a GGUF file of the user's own, used instead of `spec`. `context` and `max_tokens`
+        are in tokens, `idle_timeout` in seconds; `threads` None means as many as the machine can spare; `cache`
+        None means the user's cache directory.
         """
-        if model not in MODELS and weights is None:
-            raise LocalModelError(
-                f"there are no weights of {model!r} to fetch; known are {', '.join(MODELS)}. For another model give "
-                "the path of its GGUF file as `weights:`"
-            )
-        self.model = model
-        self._spec = MODELS.get(model, CODER_1_5B)
+        self.model = spec.name if weights is None else Path(weights).stem
+        self._spec = spec
         self._weights = weights
-        self._context = context or CONTEXT
+        self._context = context
         self._threads = threads
         self._max_tokens = max_tokens
         self._idle_timeout = idle_timeout

