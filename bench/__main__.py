@@ -2,7 +2,7 @@
 
     python -m bench [NAME ...] [--quick] [--json]
 
-Prints one table. Exit code 1 says that a goal was missed.
+Prints one table. Exit code 1 says that a goal was missed. TMPDIR says which disk the spools are on.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import json
 import os
 import platform
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from bench import latency, load, start
 from bench.measure import FULL, QUICK, Row, Scale, table
+from gad.spool.watch import file_system
 
-BENCHMARKS: Mapping[str, Callable[[Scale], list[Row]]] = {
+BENCHMARKS: Mapping[str, Callable[[Scale, Path], list[Row]]] = {
     "input": latency.first_message,
     "reply": latency.next_message,
     "stop": latency.stop,
@@ -30,13 +33,14 @@ BENCHMARKS: Mapping[str, Callable[[Scale], list[Row]]] = {
 }
 
 
-def machine() -> dict[str, object]:
-    """Return what the figures depend on."""
+def machine(folder: str) -> dict[str, object]:
+    """Return what the figures depend on; the spools are made in `folder`."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "load": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         "kernel": platform.release(),
+        "files on": file_system(folder),
     }
 
 
@@ -50,11 +54,12 @@ def main() -> int:
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(BENCHMARKS):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    about = machine()
     rows: list[Row] = []
-    for name in chosen.names or BENCHMARKS:
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        rows += BENCHMARKS[name](QUICK if chosen.quick else FULL)
+    with tempfile.TemporaryDirectory(prefix="gad-bench-") as folder:
+        about = machine(folder)
+        for name in chosen.names or BENCHMARKS:
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            rows += BENCHMARKS[name](QUICK if chosen.quick else FULL, Path(folder))
     if chosen.json:
         print(json.dumps({"machine": about, "rows": [row.to_json() for row in rows]}, indent=2))
     else:

@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import select
 import time
+from pathlib import Path
 
 from bench.measure import Row, Scale, spread
 from bench.rig import Rig, rig, until
 
-WARM = 5
-"""Samples that are not counted: the SDK's import, the first connection."""
 GOALS = {"p50": 10.0, "p99": 30.0}
 
 
-def first_message(scale: Scale) -> list[Row]:
+def first_message(scale: Scale, place: Path) -> list[Row]:
     """input.txt closed -> request on the wire, for new sessions one after another."""
     rows = []
     for way, made_before in (("directory made before", True), ("mkdir and write in one go", False)):
         samples = []
-        with rig("hello") as bench, bench.up():
-            for n in range(scale.samples + WARM):
+        with rig(place, "hello") as bench, bench.up():
+            for n in range(scale.samples + scale.warm):
                 name = f"s{n}"
                 if made_before:
                     (bench.spool / name).mkdir()
@@ -30,22 +29,22 @@ def first_message(scale: Scale) -> list[Row]:
                     handed_in = bench.task(name)
                 bench.rest([name])
                 samples.append(_wire_ms(bench, handed_in))
-        rows.append(spread(f"input.txt closed -> request ({way})", "ms", samples[WARM:], **GOALS))
+        rows.append(spread(f"input.txt closed -> request ({way})", "ms", samples[scale.warm :], GOALS))
     return rows
 
 
-def next_message(scale: Scale) -> list[Row]:
+def next_message(scale: Scale, place: Path) -> list[Row]:
     """reply.txt closed -> request on the wire, for finished sessions with a short history."""
     samples = []
-    with rig("hello") as bench, bench.up():
-        for n in range(scale.samples + WARM):
+    with rig(place, "hello") as bench, bench.up():
+        for n in range(scale.samples + scale.warm):
             name = f"s{n}"
             bench.task(name)
             bench.rest([name])
             bench.new_requests()
             time.sleep(0.01)
             samples.append(_wire_ms(bench, bench.put(name, "reply.txt", "And again."), name))
-    return [spread("reply.txt closed -> request", "ms", samples[WARM:], **GOALS)]
+    return [spread("reply.txt closed -> request", "ms", samples[scale.warm :], GOALS)]
 
 
 def _wire_ms(bench: Rig, handed_in: float, replied: str = "") -> float:
@@ -55,11 +54,11 @@ def _wire_ms(bench: Rig, handed_in: float, replied: str = "") -> float:
     return float(request["wall"] - handed_in) * 1000
 
 
-def stop(scale: Scale) -> list[Row]:
+def stop(scale: Scale, place: Path) -> list[Row]:
     """stop.txt closed -> both processes of a tool's group have ended."""
     samples = []
-    with rig("sleep") as bench, bench.up():
-        for n in range(scale.stops + WARM):
+    with rig(place, "sleep") as bench, bench.up():
+        for n in range(scale.stops + scale.warm):
             name = f"s{n}"
             bench.task(name)
             written = bench.work / name / "pids"
@@ -74,4 +73,4 @@ def stop(scale: Scale) -> list[Row]:
             for process in alive:
                 os.close(process)
             bench.rest([name], "stopped")
-    return [spread("stop.txt closed -> tool's process group dead", "ms", samples[WARM:], p99=50.0)]
+    return [spread("stop.txt closed -> tool's process group dead", "ms", samples[scale.warm :], {"p99": 50.0})]

@@ -1,6 +1,6 @@
 """Measure what the local model gets done: every task of `local_tasks_set` through a real daemon, once.
 
-    python -m bench.local_tasks [--weights FILE] [--threads N] [--only WORDS] [--show]
+    python -m bench.local_tasks [--weights FILE] [--threads N] [--fresh] [--only WORDS] [--show]
 
 Prints, for each task, whether its check passed, turns, tokens out, seconds; then the totals. The weights are
 fetched when they are not in the cache.
@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from bench.local_tasks_set import TASKS, LocalTask
+from bench.local_tasks_set import FRESH, TASKS, LocalTask
 from gad.cli.compose import Providers, build_daemon
 from gad.config import load
 from gad.home import make_home
@@ -118,12 +118,13 @@ def main() -> None:
     parser.add_argument("--model", help="the default model's name, or another's that gad knows")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--only", default="", help="only tasks whose name holds one of these words (comma-separated)")
+    parser.add_argument("--fresh", action="store_true", help="the tasks that the provider was not tuned on")
     parser.add_argument("--show", action="store_true", help="print the conversation of every task that was not done")
     arguments = parser.parse_args()
     given = {key: getattr(arguments, key) for key in ("weights", "model", "threads")}
     local = {key: os.path.abspath(value) if key == "weights" else value for key, value in given.items() if value}
     words = arguments.only.split(",")
-    chosen = [task for task in TASKS if any(word in task.name for word in words)]
+    chosen = [task for task in (FRESH if arguments.fresh else TASKS) if any(word in task.name for word in words)]
     outcomes = asyncio.run(measure(chosen, local, arguments.show))
     done = [task for task, outcome in zip(chosen, outcomes, strict=True) if outcome.done]
     unseen = [task for task in chosen if not task.seen]

@@ -112,6 +112,7 @@ TASKS: tuple[LocalTask, ...] = (
         "Rename draft.txt to final.txt.",
         lambda d, a: _text(d, "final.txt") == "ready\n" and not (d / "draft.txt").exists(),
         {"draft.txt": "ready\n"},
+        seen=True,
     ),
     LocalTask(
         "json edit",
@@ -250,3 +251,117 @@ TASKS: tuple[LocalTask, ...] = (
         {"a.txt": "400\n600\n", "b.txt": "200\n300\n"},
     ),
 )
+
+FRESH: tuple[LocalTask, ...] = (
+    LocalTask("what it does", "What does the shell command pwd do?", _answers("director"), seen=True),
+    LocalTask(
+        "biggest number",
+        "What is the largest number in values.txt?",
+        _answers(r"\b977\b"),
+        {"values.txt": "12\n977\n503\n-4\n"},
+    ),
+    LocalTask(
+        "count words",
+        "How many times does the word river occur in poem.txt?",
+        _answers(r"\b3\b|three"),
+        {"poem.txt": "the river runs\na bird sings\nriver, oh river\n"},
+    ),
+    LocalTask(
+        "remove a line",
+        "Remove the line that says 'eggs' from list.txt.",
+        lambda d, a: _text(d, "list.txt").split() == ["flour", "sugar"],
+        {"list.txt": "flour\neggs\nsugar\n"},
+    ),
+    LocalTask(
+        "copy a file",
+        "Make a copy of plan.txt named plan-old.txt.",
+        lambda d, a: _text(d, "plan.txt") == _text(d, "plan-old.txt") == "step one\n",
+        {"plan.txt": "step one\n"},
+    ),
+    LocalTask(
+        "upper case",
+        "Write the text of quiet.txt in capital letters to loud.txt.",
+        lambda d, a: _text(d, "loud.txt").strip() == "BE STILL MY HEART",
+        {"quiet.txt": "be still my heart\n"},
+    ),
+    LocalTask(
+        "yaml flag",
+        "Turn debug off in app.yaml.",
+        lambda d, a: re.fullmatch(r"name: x\ndebug: (false|off)\nlevel: 3\n", _text(d, "app.yaml")) is not None,
+        {"app.yaml": "name: x\ndebug: true\nlevel: 3\n"},
+        seen=True,
+    ),
+    LocalTask("factorial", "What is the factorial of 17? Compute it.", _answers("355,?687,?428,?096,?000")),
+    LocalTask(
+        "json value",
+        "Which city is given in user.json?",
+        _answers("Lisbon"),
+        {"user.json": '{"name": "Ana", "address": {"city": "Lisbon"}}\n'},
+        seen=True,
+    ),
+    LocalTask(
+        "even numbers",
+        "Write the even numbers from 2 to 20 to even.txt, one on each line.",
+        lambda d, a: _numbers(d, "even.txt") == list(range(2, 21, 2)),
+    ),
+    LocalTask(
+        "reverse script",
+        "Write a Python program reverse.py that prints its first command line argument reversed.",
+        lambda d, a: _python(d, "reverse.py", "stressed") == "desserts",
+    ),
+    LocalTask(
+        "rename a variable",
+        "In area.py, rename the variable w to width everywhere. The program must still print 12.",
+        lambda d, a: _python(d, "area.py") == "12" and not re.search(r"\bw\b", _text(d, "area.py")),
+        {"area.py": "w = 3\nh = 4\nprint(w * h)\n"},
+    ),
+    LocalTask(
+        "count files",
+        "How many files are in the directory photos?",
+        _answers(r"\b4\b|four"),
+        {f"photos/{name}.jpg": "x" for name in ("a", "b", "c", "d")},
+    ),
+    LocalTask(
+        "average",
+        "What is the average of the prices in prices.csv?",
+        _answers(r"\b2\.5"),
+        {"prices.csv": "item,price\nnut,1.5\nbolt,3.5\n"},
+    ),
+    LocalTask(
+        "japanese",
+        "メモ.txt を読んで、色を教えてください。",
+        _answers("青|blue"),
+        {"メモ.txt": "好きな食べ物:寿司\n好きな色:青\n"},
+    ),
+    LocalTask(
+        "syntax error",
+        "greet.py has a syntax error. Correct it.",
+        lambda d, a: _python(d, "greet.py") == "hello",
+        {"greet.py": "def greet()\n    print('hello')\n\ngreet()\n"},
+    ),
+    LocalTask(
+        "merge",
+        "Put the contents of one.txt and then two.txt into both.txt.",
+        lambda d, a: _text(d, "both.txt").split() == ["alpha", "beta"],
+        {"one.txt": "alpha\n", "two.txt": "beta\n"},
+    ),
+    LocalTask(
+        "unique lines",
+        "Write the lines of dup.txt without repetitions to uniq.txt.",
+        lambda d, a: sorted(_text(d, "uniq.txt").split()) == ["ant", "bee", "cow"],
+        {"dup.txt": "ant\nbee\nant\ncow\nbee\n"},
+    ),
+    LocalTask(
+        "make executable",
+        "Make the file run.sh executable.",
+        lambda d, a: (d / "run.sh").stat().st_mode & 0o100 != 0,
+        {"run.sh": "#!/bin/sh\necho hi\n"},
+    ),
+    LocalTask(
+        "longest line",
+        "Which of the lines in lines.txt is the longest? Write only that line to longest.txt.",
+        _holds("longest.txt", "a very long line indeed"),
+        {"lines.txt": "short\na very long line indeed\nmedium line\n"},
+    ),
+)
+"""Twenty tasks that the provider was never tuned on: what they give is the honest number."""

@@ -21,6 +21,8 @@ class Scale:
     finished: int = 10_000
     starts: int = 5
     commands: int = 20
+    warm: int = 5
+    """Samples beforehand that are not counted: the SDK's import, the first connection."""
 
 
 FULL = Scale()
@@ -62,15 +64,17 @@ class Row:
         }
 
 
-def spread(measure: str, unit: str, samples: Sequence[float], note: str = "", **goals: float) -> Row:
-    """Return a row with the median and the 99th percentile of samples; goals are p50=... and p99=..."""
+def spread(measure: str, unit: str, samples: Sequence[float], goals: Mapping[str, float]) -> Row:
+    """Return a row with the median and the 99th percentile of samples."""
     ordered = sorted(samples)
     p99 = ordered[min(len(ordered) - 1, math.ceil(0.99 * len(ordered)) - 1)]
-    told = f"{len(samples)} samples, max {ordered[-1]:.1f}" + (f"; {note}" if note else "")
+    told = f"{len(samples)} samples, max {ordered[-1]:.1f}"
     return Row(measure, unit, {"p50": statistics.median(ordered), "p99": p99}, goals, note=told)
 
 
-def single(measure: str, unit: str, value: float, goal: float | None = None, *, at_least: bool = False, note: str = "") -> Row:  # fmt: skip
+def single(
+    measure: str, unit: str, value: float, goal: float | None = None, *, at_least: bool = False, note: str = ""
+) -> Row:
     """Return a row with one figure."""
     goals = {} if goal is None else {"value": goal}
     return Row(measure, unit, {"value": value}, goals, at_least, note)

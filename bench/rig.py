@@ -50,19 +50,18 @@ class Rig:
     def up(self) -> Iterator[None]:
         """Run a daemon until the block ends; `ready_after` is how long it took, in seconds."""
         environ = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
-        log = open(self.home / "daemon.log", "ab")
-        with log:
+        with open(self.home / "daemon.log", "ab") as log:
             began = time.monotonic()
             self.daemon = subprocess.Popen([sys.executable, "-m", "gad", "--home", str(self.home), "up"],
                                            cwd=ROOT, env=environ, stderr=log)  # fmt: skip
-            self.pid = self.daemon.pid
-            try:
-                until(lambda: self.daemon_state() == "ready" or self._gone(), pause=0.001)
-                self.ready_after = time.monotonic() - began
-                yield
-            finally:
-                self.daemon.terminate()
-                self.daemon.wait(30)
+        self.pid = self.daemon.pid
+        try:
+            until(lambda: self.daemon_state() == "ready" or self._gone(), pause=0.001)
+            self.ready_after = time.monotonic() - began
+            yield
+        finally:
+            self.daemon.terminate()
+            self.daemon.wait(30)
 
     def daemon_state(self) -> str:
         """Return what the daemon that was started last says of itself."""
@@ -89,10 +88,6 @@ class Rig:
         """Make a session's directory and hand in its task; return when it was handed in."""
         (self.spool / session).mkdir()
         return self.put(session, "input.txt", text)
-
-    def state(self, session: str) -> str:
-        """Return a session's state."""
-        return str(read_status(self.spool / session).get("state"))
 
     def rest(self, sessions: Iterable[str], state: str = "done", *, round: int = 1, pause: float = 0.002) -> None:
         """Wait until all of these sessions are in this state. Raises RuntimeError when one ends in another."""
@@ -129,10 +124,13 @@ class Rig:
 
 
 @contextlib.contextmanager
-def rig(rule: str, **settings: Any) -> Iterator[Rig]:
-    """Run the scripted server by a rule of `bench.rules` and make a home for a daemon, not yet up."""
-    with tempfile.TemporaryDirectory(prefix="gad-bench-") as folder, serve_in_process(rule=f"bench.rules:{rule}") as server:  # fmt: skip  # noqa: E501
-        made = Rig(Path(folder, "home"), server, **settings)
+def rig(place: Path, rule: str, **settings: Any) -> Iterator[Rig]:
+    """Run the scripted server by a rule of `bench.rules` and make a home below `place` for a daemon, not yet up.
+
+    The home is left there: file systems may be slow for a while after thousands of files were removed.
+    """
+    with serve_in_process(rule=f"bench.rules:{rule}") as server:
+        made = Rig(Path(tempfile.mkdtemp(prefix=f"{rule}-", dir=place)), server, **settings)
         try:
             yield made
         finally:

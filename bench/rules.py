@@ -40,7 +40,7 @@ def commands(body: dict[str, Any]) -> Reply:
 
 
 def _turn(body: dict[str, Any]) -> int:
-    return 1 + sum(message["role"] == "assistant" for message in body["messages"])
+    return 1 + [message["role"] for message in body["messages"]].count("assistant")
 
 
 def _long(turn: int, call: Call) -> Reply:

@@ -18,10 +18,10 @@ from bench.measure import Row, Scale, single, spread
 from bench.rig import rig
 
 
-def ready(scale: Scale) -> list[Row]:
+def ready(scale: Scale, place: Path) -> list[Row]:
     """From the daemon's process start to state ready, with many finished sessions in the spool."""
     rows = []
-    with rig("hello") as bench:
+    with rig(place, "hello") as bench:
         with bench.up():
             empty = bench.ready_after
             bench.task("s0")
@@ -32,7 +32,7 @@ def ready(scale: Scale) -> list[Row]:
         for _ in range(scale.starts):
             with bench.up():
                 times.append(bench.ready_after)
-    note = f"{scale.finished} finished sessions, {len(times)} starts, max {max(times):.2f}; first start, empty: {empty:.2f}"
+    note = f"{scale.finished} finished sessions, {len(times)} starts, max {max(times):.2f}; the empty spool {empty:.2f}"
     rows.append(single("daemon's start to ready", "s", statistics.median(times), 1.5, note=note))
     return rows
 
@@ -49,25 +49,25 @@ def copy_session(source: Path, name: str) -> None:
             shutil.copyfile(file, target / file.name)
 
 
-def submit(scale: Scale) -> list[Row]:
+def submit(scale: Scale, place: Path) -> list[Row]:
     """The whole process of `gad submit TEXT`, with a daemon that is up."""
     script = Path(sys.executable).parent / "gad"
     command = [str(script)] if script.exists() else [sys.executable, "-m", "gad"]
     samples = []
-    with rig("hello") as bench, bench.up():
+    with rig(place, "hello") as bench, bench.up():
         environ = os.environ | {"GAD_HOME": str(bench.home)}
-        for _ in range(scale.commands + 2):
+        for _ in range(scale.commands + scale.warm):
             began = time.monotonic()
             subprocess.run([*command, "submit", "Say hello."], env=environ, stdout=subprocess.DEVNULL, check=True)
             samples.append((time.monotonic() - began) * 1000)
-    return [spread("gad submit, the whole process", "ms", samples[2:], p50=150.0)]
+    return [spread("gad submit, the whole process", "ms", samples[scale.warm :], {"p50": 150.0})]
 
 
-def hello(scale: Scale) -> list[Row]:
+def hello(scale: Scale, place: Path) -> list[Row]:
     """The smallest request's system text, tools and messages in tokens of o200k_base."""
     rows = []
     for provider in ("openai", "anthropic"):
-        with rig("hello", provider=provider) as bench, bench.up():
+        with rig(place, "hello", provider=provider) as bench, bench.up():
             bench.task("s0", "Hello")
             bench.rest(["s0"])
             (request,) = bench.new_requests()

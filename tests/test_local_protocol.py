@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ from gad.providers.local.protocol import (
     system_text,
     write_call,
 )
-from gad.providers.local.steering import failures_in_a_row, first_look, next_grammar, repeated_tool
+from gad.providers.local.steering import failures_in_a_row, files_in, first_look, next_grammar, repeated_tool
 from gad.tools.toolset import all_tools
 
 TOOLS: tuple[ToolSchema, ...] = tuple(tool.schema for tool in all_tools())
@@ -170,24 +171,48 @@ def _tool(name: str) -> ToolSchema:
 @pytest.mark.parametrize(
     ("said", "files"),
     [
-        ("Fix src/a_b.py and 信息.txt, then read it.", ("src/a_b.py", "信息.txt")),
-        ("See main.c.", ("main.c",)),
-        ("Read ~/notes.md or /etc/hosts.conf twice: ~/notes.md", ("~/notes.md", "/etc/hosts.conf")),
-        ("Ask me@example.org about https://example.org/a.html, version 2.0.0, e.g. now", ()),
+        ("What do src/a_b.py and 信息.txt hold?", ("src/a_b.py", "信息.txt")),
+        ("What is main for? See main.c.", ("main.c",)),
+        ("Which one is longer, notes.md, none.md or notes.md?", ("notes.md",)),
+        ("Ask me@example.org about https://example.org/a.html, version 2.0.0, e.g. now?", ()),
         ("What is the capital of Japan?", ()),
+        ("Rename notes.md to new.md", ()),
     ],
 )
-def test_files_that_a_person_names_are_looked_at_first(said: str, files: tuple[str, ...]) -> None:
-    opening = User((Text(f"[Monday 2026-11-30; Linux; cwd /work/site.old]\n\n{said}"),))
+def test_files_that_a_question_names_are_looked_at_first(said: str, files: tuple[str, ...], tmp_path: Path) -> None:
+    opening = User((Text(f"[Monday 2026-11-30; Linux; cwd {tmp_path}]\n\n{said}"),))
+    assert first_look([opening]) == ()
+    for file in ("src/a_b.py", "信息.txt", "main.c", "notes.md", "html"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
     assert first_look([opening]) == files
     rule = next_grammar(TOOLS, [opening])
     assert all(f'"{file}"' in rule for file in files)
     assert bool(files) == ("answer" not in rule)
     if files:
         call = ToolCall("call-1", "file_read", {"path": files[0]})
-        found = [opening, Assistant((call,)), User((ToolResult("call-1", "ok", "text"),))]
+        found: list[Message] = [opening, Assistant((call,)), User((ToolResult("call-1", "ok", "text"),))]
         assert first_look(found) == first_look([*found, User((Text("go on"),))]) == ()
         assert "file_patch" in next_grammar(TOOLS, found)
+
+
+@pytest.mark.parametrize(
+    ("said", "calls", "may_answer"),
+    [
+        ("Rename a to b", (), True),
+        ("Rename a to b", ("file_read",), False),
+        ("Rename a to b", ("file_read", "code_run"), True),
+        ("What is in a?", ("file_read",), True),
+        ("里面有什么?", ("file_read",), True),
+    ],
+)
+def test_a_look_alone_ends_no_task(said: str, calls: tuple[str, ...], may_answer: bool) -> None:
+    history: list[Message] = [User((Text(said),))]
+    for number, name in enumerate(calls):
+        history += [Assistant((ToolCall(f"{number}", name, {}),)), User((ToolResult(f"{number}", "ok", "x"),))]
+    assert ("answer" in next_grammar(TOOLS, history)) == may_answer
+    reading_only = [tool for tool in TOOLS if tool.name == "file_read"]
+    assert "answer" in next_grammar(reading_only, history)
 
 
 def test_patching_is_offered_after_something_worked_and_a_repeated_call_is_not() -> None:
@@ -198,3 +223,17 @@ def test_patching_is_offered_after_something_worked_and_a_repeated_call_is_not()
         history += [Assistant((call,)), User((ToolResult(call.id, "ok", "a.txt"),))]
     assert "code_run" not in next_grammar(TOOLS, history)
     assert "file_patch" in next_grammar(TOOLS, history)
+
+
+def test_only_files_that_are_there_can_be_read(tmp_path: Path) -> None:
+    history = [User((Text(f"[now; cwd {tmp_path}]\n\nDo it"),))]
+    assert "file_read" not in next_grammar(TOOLS, history)
+    (tmp_path / "docs" / ".git").mkdir(parents=True)
+    for name in ("a b.txt", "docs/信息.md", "docs/.git/config", ".env"):
+        (tmp_path / name).touch()
+    assert files_in(str(tmp_path)) == ("a b.txt", "docs", "docs/信息.md")
+    assert 'file ::= "a b.txt" | "docs" | "docs/信息.md" | [/~] line' in next_grammar(TOOLS, history)
+    for number in range(201):
+        (tmp_path / f"{number}.txt").touch()
+    assert files_in(str(tmp_path)) is None
+    assert "file ::= line\n" in next_grammar(TOOLS, history)

@@ -15,6 +15,7 @@ JSON = dict[str, Any]
 NOTHING_SAID = "(no text)"
 """Stands for a user message that holds nothing: every format wants content in each message."""
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _STRICT_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LOOSE_ID = re.compile(r"[!-~]{1,40}")
@@ -72,7 +73,7 @@ def tool_name(name: str) -> str:
 
 def arguments_text(call: ToolCall) -> str:
     """Return the arguments as JSON text; {} when they could not be read."""
-    return json.dumps(clean_json(call.arguments), ensure_ascii=False) if call.arguments else "{}"
+    return clean(_ENCODER.encode(call.arguments)) if call.arguments else "{}"
 
 
 def result_text(result: ToolResult) -> str:

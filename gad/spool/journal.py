@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from gad.core.records import (
     Asked,
-    Begin,
     Ended,
     Pinned,
     Record,
@@ -26,7 +25,7 @@ from gad.core.records import (
 from gad.core.session import Session
 from gad.errors import InvalidStep, JournalDamaged
 
-DURABLE = (Begin, Said, Pinned, StopAsked, TurnedDown, ToolStarted, Asked, Ended)
+DURABLE = (Said, Pinned, StopAsked, TurnedDown, ToolStarted, Asked, Ended)
 """Records that are on the disk before what they say is acted on: a client's file is removed, a tool runs,
 a state is announced. The others lie in order before them, so one fsync covers what came since the last."""
 

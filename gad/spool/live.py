@@ -37,6 +37,8 @@ class Live:
         self.torn = 0
         self._journal: Journal | None = None
         self._output: Output | None = None
+        self._shown: dict[str, object] = {}
+        self._result: str | None = None
 
     def load(self) -> None:
         """Replay the journal. Damage is remembered in `damage`, and the journal is left alone."""
@@ -72,7 +74,11 @@ class Live:
 
         A cancelled caller does not leave a record half done: it is journalled and folded, or neither.
         """
-        await asyncio.shield(self._append(record))
+        if isinstance(record, DURABLE) or self.lock.locked():
+            await asyncio.shield(self._append(record))
+        else:  # nothing is waited for, so nobody can come between
+            self.journal().append(record)
+            self._took_place(record)
 
     async def _append(self, record: Record) -> None:
         async with self.lock:
@@ -96,6 +102,7 @@ class Live:
     def _begin_anew(self) -> None:
         self.session = Session()
         self.damage = ""
+        self._result = None
         if self._output is not None:
             self._output.close()
             self._output = None
@@ -108,14 +115,20 @@ class Live:
             self.publish()
 
     def publish(self, extra: Iterable[tuple[str, object]] = ()) -> None:
-        """Write result.txt and status.txt as the state demands, in that order."""
+        """Write result.txt and status.txt as the state demands, in that order, where they say something else yet."""
         if self.damage:
-            write_status(self.directory, {"state": "failed", "error": self.damage})
+            self._show({"state": "failed", "error": self.damage})
             return
-        if self.session.state == "done":
-            replace(self.directory, names.RESULT, self.session.answer.rstrip("\n") + "\n")
+        if self.session.state == "done" and self._result != (result := self.session.answer.rstrip("\n") + "\n"):
+            replace(self.directory, names.RESULT, result)
+            self._result = result
         if self.session.state != "new" or self.session.rejection:
-            write_status(self.directory, status_of(self.session) | dict(extra))
+            self._show(status_of(self.session) | dict(extra))
+
+    def _show(self, status: dict[str, object]) -> None:
+        if status != self._shown:
+            write_status(self.directory, status)
+            self._shown = status
 
     def close(self) -> None:
         """Close the files."""

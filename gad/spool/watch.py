@@ -1,4 +1,4 @@
-"""The spool's watch: one recursive inotify watch whose events only say "look at this session".
+"""The spool's watch: inotify on the spool and each session's directory; an event only says "look at this session".
 
 Where that cannot work (a network file system, or an exhausted inotify limit) nothing is lost: the
 daemon then looks at every session at short intervals instead, and says so.
@@ -6,11 +6,17 @@ daemon then looks at every session at short intervals instead, and says so.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gad.spool import names
+
+if TYPE_CHECKING:
+    from watchdog.observers.inotify_c import InotifyEvent, InotifyFD
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +50,12 @@ _LIBRARY_LOG = "watchdog.observers"
 class Watch:
     """Calls `look(name)` for a session that may have changed and `look_at_all()` when events were lost.
 
-    Both are called from the watch's own threads. `problem` says why there are no events, once `start` or
+    Both are called from the watch's own thread. `problem` says why there are no events, once `start` or
     `covers` has found that out; it is empty while the watch works.
+
+    This stands on the library's inotify thread alone. Its observer hands every event through two more
+    threads, and one of them sleeps half a second when it meets the first half of a rename before the
+    second half has arrived; the daemon itself renames a file for each status it writes.
     """
 
     def __init__(self, spool: str, look: Callable[[str], None], look_at_all: Callable[[], None]) -> None:
@@ -54,7 +64,9 @@ class Watch:
         self._look = look
         self._look_at_all = look_at_all
         self._stop: Callable[[], None] = lambda: None
-        self._probe = -1
+        self._source: InotifyFD | None = None
+        self._watched: dict[str, _Directory] = {}
+        self._adding = threading.Lock()
 
     def start(self, *, polling: bool = False) -> None:
         """Begin to watch; return when the watch is in place or `problem` says why it cannot be."""
@@ -64,79 +76,108 @@ class Watch:
         if (kind := file_system(self._spool)) in NETWORK:
             self.problem = f"the spool is on a network file system ({kind})"
             return
-        from watchdog.events import (
-            DirCreatedEvent,
-            DirMovedEvent,
-            FileClosedEvent,
-            FileMovedEvent,
-            FileSystemEvent,
-            FileSystemEventHandler,
-        )
-        from watchdog.observers.inotify import InotifyObserver
-
-        watch = self
-
-        class Events(FileSystemEventHandler):
-            def dispatch(self, event: FileSystemEvent) -> None:
-                moved = isinstance(event, (FileMovedEvent, DirMovedEvent))
-                watch._saw(os.fsdecode(event.dest_path if moved else event.src_path), closed=not moved)
+        from watchdog.observers.inotify_c import InotifyFD
 
         try:
-            # Full events: a file moved in from elsewhere has no source inside the watch.
-            observer = InotifyObserver(generate_full_events=True)
-            wanted: list[type[FileSystemEvent]] = [FileClosedEvent, FileMovedEvent, DirCreatedEvent, DirMovedEvent]
-            observer.schedule(Events(), self._spool, recursive=True, event_filter=wanted)
-            observer.start()
+            source = InotifyFD()
         except OSError as exc:
             self.problem = f"inotify: {exc.strerror or exc}"
             return
+        self._source = source
         overflow = _Overflow(self._look_at_all)
         logging.getLogger(_LIBRARY_LOG).addHandler(overflow)
+        source.start()
 
         def stop() -> None:
             logging.getLogger(_LIBRARY_LOG).removeHandler(overflow)
-            observer.stop()
-            observer.join()
+            source.stop()
+            source.join()
 
         self._stop = stop
-        self.covers(self._spool)
+        if not self._covered(self._spool):
+            return
+        with os.scandir(self._spool) as entries:
+            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for name in found:
+            if names.valid_session_name(name) and not self._covered(os.path.join(self._spool, name)):
+                return
 
     def covers(self, directory: str) -> bool:
-        """Return whether the kernel still has room for a watch like that on `directory`; set `problem` if not.
+        """Return whether there is a watch on a session's directory, made now if need be; set `problem` if not."""
+        return self._covered(os.path.join(self._spool, os.path.basename(directory)))
 
-        The library passes over a directory below the root that it could not watch, so we ask the kernel ourselves.
-        """
-        from watchdog.observers import inotify_c
-
+    def _covered(self, path: str) -> bool:
         if self.problem:
             return False
-        if self._probe < 0:
-            self._probe = inotify_c.inotify_init()
-        found = inotify_c.inotify_add_watch(
-            self._probe, os.fsencode(directory), inotify_c.InotifyConstants.IN_DELETE_SELF
-        )
-        if found >= 0:
-            inotify_c.inotify_rm_watch(self._probe, found)
-        elif self._probe < 0 or os.path.isdir(directory):
-            self.problem = "the inotify limit is reached (raise fs.inotify.max_user_watches)"
-            return False
+        try:
+            self._add(path)
+        except OSError:
+            if os.path.isdir(path):
+                self.problem = "the inotify limit is reached (raise fs.inotify.max_user_watches)"
+                return False
         return True
 
     def stop(self) -> None:
         """Stop watching."""
         self._stop()
         self._stop = lambda: None
-        if self._probe >= 0:
-            os.close(self._probe)
-            self._probe = -1
 
-    def _saw(self, path: str, *, closed: bool) -> None:
+    def _add(self, path: str) -> None:
+        """Watch a directory. Raises OSError."""
+        from watchdog.observers.inotify_c import CallbackId, InotifyConstants, Mask
+
+        assert self._source is not None
+        with self._adding:  # the daemon and the watch's thread may meet here
+            if path in self._watched:
+                return
+            of_spool = path == self._spool
+            kinds = InotifyConstants.IN_MOVED_TO | InotifyConstants.IN_ONLYDIR | InotifyConstants.IN_DONT_FOLLOW
+            kinds |= InotifyConstants.IN_CREATE if of_spool else InotifyConstants.IN_CLOSE_WRITE
+            directory = _Directory(self, path)
+            self._source.add_callback(os.fsencode(path), Mask(kinds), directory, CallbackId(id(directory)))
+            self._watched[path] = directory
+
+    def _in_spool(self, path: str) -> None:
+        """Take note of a directory that was made or moved here."""
+        name = os.path.basename(path)
+        if names.valid_session_name(name):
+            with contextlib.suppress(OSError):  # the daemon asks `covers` when it looks, and is told
+                self._add(path)
+            self._look(name)
+
+    def _in_session(self, session: str, name: str, *, closed: bool) -> None:
         """Pass on what a client may have done; what the daemon itself writes and renames is told by its names."""
-        session, _, name = os.path.relpath(path, self._spool).partition(os.sep)
-        if not names.valid_session_name(session) or os.sep in name:
-            return
-        if not name or name in names.CLIENT_FILES or (closed and names.parse_claim(name)):
+        if name in names.CLIENT_FILES or (closed and names.parse_claim(name)):
             self._look(session)
+
+    def _gone(self, directory: _Directory) -> None:
+        with self._adding:
+            if self._watched.get(directory.path) is directory:
+                del self._watched[directory.path]
+
+
+class _Directory:
+    """What the library calls for one directory's events."""
+
+    __slots__ = ("path", "watch")
+
+    def __init__(self, watch: Watch, path: str) -> None:
+        self.watch = watch
+        self.path = path
+
+    def on_event(self, event: InotifyEvent) -> None:
+        name = os.fsdecode(event.name)
+        if self.path == self.watch._spool:
+            if event.is_directory and name:
+                self.watch._in_spool(os.path.join(self.path, name))
+        elif not event.is_directory:
+            self.watch._in_session(os.path.basename(self.path), name, closed=event.is_close_write)
+
+    def on_watch_deleted(self, wd: int) -> None:
+        self.watch._gone(self)
+
+    def on_queue_overflow(self) -> None:
+        """`_Overflow` has told already."""
 
 
 class _Overflow(logging.Handler):

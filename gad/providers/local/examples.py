@@ -51,10 +51,9 @@ EXAMPLES = (
         (
             "How many hours did Tom work? See hours.txt.",
             "file_read\npath: hours.txt",
-            "[done]\n1|mon Tom 4\n2|mon Ann 6\n3|tue Tom 5",
-            "code_run\ntype: python\ncode:\n```\nhours = 0\nfor line in open('hours.txt'):\n"
-            "    day, name, count = line.split()\n    if name == 'Tom':\n        hours += int(count)\n"
-            "print(hours)\n```",
+            "[done]\n1|day name hours\n2|mon Tom 4\n3|mon Ann 6\n4|tue Tom 5",
+            "code_run\ntype: python\ncode:\n```\nlines = open('hours.txt').read().splitlines()\n"
+            "hours = [int(line.split()[2]) for line in lines[1:] if line.split()[1] == 'Tom']\nprint(sum(hours))\n```",
             "[done]\n9",
             "answer\nTom worked 9 hours.",
         ),
@@ -62,13 +61,22 @@ EXAMPLES = (
     Example(
         frozenset({"code_run"}),
         (
-            "Copy notes.txt into the directory backup.",
-            "code_run\ntype: bash\ncode:\n```\ncp notes.txt backup/\n```",
-            "[error]\ncp: cannot create regular file 'backup/': Not a directory\n"
+            "Which file in the directory logs is the largest?",
+            "code_run\ntype: bash\ncode:\n```\nls -S logs | head -n 1\n```",
+            "[done]\nserver-2.log",
+            "answer\nThe largest file is server-2.log.",
+        ),
+    ),
+    Example(
+        frozenset({"code_run"}),
+        (
+            "Move notes.txt into the directory backup.",
+            "code_run\ntype: bash\ncode:\n```\nmv notes.txt backup/\n```",
+            "[error]\nmv: cannot move 'notes.txt' to 'backup/': Not a directory\n"
             "That failed. Correct the cause and try again.",
-            "code_run\ntype: bash\ncode:\n```\nmkdir -p backup && cp notes.txt backup/\n```",
+            "code_run\ntype: bash\ncode:\n```\nmkdir -p backup && mv notes.txt backup/\n```",
             "[done]",
-            "answer\nnotes.txt is now also in backup, which I had to make.",
+            "answer\nnotes.txt is now in backup, which I had to make.",
         ),
     ),
 )

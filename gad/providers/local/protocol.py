@@ -18,18 +18,20 @@ from gad.providers.local.grammar import ANSWER, BLOCKS, FENCE, offered
 RESULT_LIMIT = 2400
 """Characters of one tool result that the model is shown: its head and its tail."""
 _NOT_THERE = "no such file"
-"""How the tools begin that error. Looking for a file is no mistake: what is not there can be made."""
+_DIRECTORY = re.compile(r"[^\n]* is a directory: (.*)", re.DOTALL)
+"""Errors of the tools that are no mistakes: what is not there can be made, and a directory is listed."""
 AFTER_ERROR = "That failed. Correct the cause and try again."
 
-_PREAMBLE = re.compile(r"\A\[[^\n]*; cwd [^\n]*\]\n\n")
+_PREAMBLE = re.compile(r"\A\[[^\n]*; cwd ([^\n]*)\]\n\n")
 """The line that opens a session (date, directory): a small model looks for its task in it, and goes astray."""
 
 _HOW = """\
 You do the user's task on this machine, one action at a time. Every reply is exactly one action: its name on the \
 first line, then its parameters. After each result, reply with the next action.
 If you know the answer without looking at anything on this machine, answer at once.
-Never guess what is in a file or what a command prints: look. Do every part of the task; a program that is to be run \
-is written first and then run. When all is done, the action is `answer`: the result in one or two sentences.
+Never guess what is in a file or what a command prints: look. Do every part of the task: a program that is to be run \
+is written to its file first and then run; to correct a program, change its file. When all is done, the action is \
+`answer`: the result in one or two sentences.
 
 Actions:
 """
@@ -106,6 +108,8 @@ def write_call(name: str, arguments: Mapping[str, Any]) -> str:
 def _told(part: ToolResult | Text) -> str:
     if isinstance(part, Text):
         return said_by(User((part,)))
+    if part.status == "error" and (directory := _DIRECTORY.match(part.output)):
+        return f"[a directory]\n{_shorten(directory[1])}"
     shown = f"[{'done' if part.status == 'ok' else part.status}]\n{_shorten(part.output)}".rstrip()
     blamed = part.status == "error" and not part.output.startswith(_NOT_THERE)
     return f"{shown}\n{AFTER_ERROR}" if blamed else shown
@@ -123,6 +127,13 @@ def next_call_id(messages: Sequence[Message]) -> str:
     while f"call-{number}" in taken:
         number += 1
     return f"call-{number}"
+
+
+def working_directory(messages: Sequence[Message]) -> str:
+    """Return the directory that the session's opening line names, or ""."""
+    first = messages[0].parts[0] if messages and messages[0].parts else None
+    found = _PREAMBLE.match(first.text) if isinstance(first, Text) else None
+    return found[1] if found else ""
 
 
 def _shorten(text: str) -> str:
