@@ -30,6 +30,7 @@ from gad.core.records import (
     Asked,
     Calling,
     Checked,
+    Checking,
     Deferred,
     Ended,
     Paused,
@@ -127,30 +128,36 @@ class Runner:
                 case AwaitReply(question) if question is not None:
                     record = Asked(self._parts.now(), "", question.text, question.candidates)
                 case Finish() as finish:
-                    record = Ended(self._parts.now(), finish.state, finish.error, finish.limit, finish.upto)
+                    record = self._ended(finish)
                 case CallModel() | RunTool() | RunCheck() as step:
                     record = await self._guarded(step)
             if record is not None:
                 await self.live.append(record)
             if isinstance(record, Deferred):
                 return
+        await self.live.quiet()
         if session.state == "running":
             await self.live.append(Paused(self._parts.now()))
 
+    def _ended(self, finish: Finish) -> Ended:
+        return Ended(self._parts.now(), finish.state, finish.error, finish.limit, finish.upto)
+
     async def _guarded(self, step: Work) -> Record | None:
-        """Perform one step within the time limit; None when it was broken off."""
+        """Perform one step within the time limit; None when it was broken off by a stop or a shutdown."""
         session = self.live.session
+        late = False
         self._step = asyncio.create_task(self._perform(step))
         try:
             while not self._step.done():
                 left = session.seconds_left(self._parts.now())
                 if left is not None and left <= 0:
-                    self._step.cancel()
+                    late = self._step.cancel() or late
                     left = None
                 await asyncio.wait({self._step}, timeout=left)
-            if self._step.cancelled():
-                return None
-            return self._step.result()
+            if not self._step.cancelled():
+                return self._step.result()
+            await self.live.quiet()  # what the step was journalling is part of the state that follows
+            return self._ended(session.out_of_time()) if late and not session.stop_requested else None
         except asyncio.CancelledError:
             self._step.cancel()
             await asyncio.wait({self._step})
@@ -187,7 +194,7 @@ class Runner:
             anchor=anchor.render(key_info=session.key_info, pinned=session.pinned),
         )
         try:
-            answer = await provider.ask(request, self.live.output.write)
+            answer = await provider.ask(request, self.live.emit)
         except Temporary as exc:
             return self._defer(exc, known)
         except (Permanent, LocalModelError) as exc:
@@ -247,7 +254,7 @@ class Runner:
                 arguments = check_arguments(tool.schema, arguments)
             except ValueError as exc:
                 refusal = str(exc)
-        self.live.output.line(call_heading(call.name, dict(call.arguments)))
+        self.live.say(call_heading(call.name, dict(call.arguments)))
         if refusal or tool is None:
             meta = {"not_run": True} if step.not_run else {}
             return self._finished(step, Outcome("error", refusal, meta), 0.0)
@@ -259,7 +266,7 @@ class Runner:
             call_id=call.id,
             cwd=session.options.cwd or work,
             work=work,
-            emit=self.live.output.write,
+            emit=self.live.emit,
             environment=self._parts.environment(session.name, call.id),
         )
         began = time.monotonic()
@@ -281,12 +288,13 @@ class Runner:
 
     async def _run_check(self, step: RunCheck) -> Record:
         session = self.live.session
+        await self.live.append(Checking(self._parts.now()))
         work = self._parts.work(session.name)
         exit_code, output = await self._parts.run_check(
             step.command,
             cwd=session.options.cwd or work,
             work=work,
             environment=self._parts.environment(session.name, "check"),
-            emit=self.live.output.write,
+            emit=self.live.emit,
         )
         return Checked(self._parts.now(), exit_code, output)

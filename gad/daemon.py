@@ -77,6 +77,7 @@ class Daemon:
         self._queued: set[str] = set()
         self._called: set[str] = set()  # being read back from their journals to take a free slot
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._blocked: dict[str, asyncio.TimerHandle] = {}
         self._ending = asyncio.Event()
         self._kick = asyncio.Event()
         self._draining = False
@@ -129,7 +130,7 @@ class Daemon:
         self._state = "draining"
         notify("STOPPING=1")
         self._write_status()
-        for timer in self._timers.values():
+        for timer in (*self._timers.values(), *self._blocked.values()):
             timer.cancel()
         for runner in list(self._runners.values()):
             runner.leave()
@@ -226,20 +227,31 @@ class Daemon:
             self._admit_next()
 
     async def _look_once(self, name: str) -> None:
-        live = self._live.get(name) or await self._open(name)
+        live = self._live.get(name)
+        if live is not None and live.gone:
+            if name in self._runners:
+                self._runners[name].interrupt()  # it finds out by itself; then we look again
+                return
+            self._drop(live)
+            live = None
+        live = live or await self._open(name)
         if live is None:
             return
         intake = await live.take_in(self._door)
         if live.session.state == "running" and name not in self._runners:
             await self._resume(live)
-        if intake.blocked:
-            self._loop.call_later(BLOCKED_LOOK, self.poke, name)
+        if intake.blocked and name not in self._blocked:
+            self._blocked[name] = self._loop.call_later(BLOCKED_LOOK, self._look_at_blocked, name)
         runner = self._runners.get(name)
         if runner is None and not intake.records:
             live.publish()  # a crash may have come between the journal and the status
         elif runner is not None and live.session.stop_requested:
             runner.interrupt()
         self._settle(live)
+
+    def _look_at_blocked(self, name: str) -> None:
+        self._blocked.pop(name, None)
+        self.poke(name)
 
     async def _open(self, name: str) -> Live | None:
         """Return the session, replayed, or None when there is nothing to do for it."""
@@ -347,11 +359,11 @@ class Daemon:
         try:
             await runner.run()
         except Exception as exc:
-            if await asyncio.to_thread(os.path.isdir, live.directory):
+            if live.gone:
+                log.warning("session %s: its directory has gone", live.name)
+            else:
                 log.exception("session %s: its run broke", live.name)
                 await self._break(live, exc)
-            else:
-                log.warning("session %s: its directory has gone", live.name)
         finally:
             del self._runners[live.name]
         # What came in while the last step ended has been seen by nobody: look once more, then settle.

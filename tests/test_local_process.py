@@ -95,6 +95,7 @@ def test_at_least_one_thread() -> None:
 
 
 @needs_weights
+@pytest.mark.timeout(600)  # on a busy machine the model reads some ten tokens a second
 def test_the_real_model_answers_streams_and_comes_back_after_a_kill() -> None:
     pytest.importorskip("xllamacpp")
     request = Request(SYSTEM, tuple(tool.schema for tool in all_tools()), (User((Text("Say hello in French."),)),))

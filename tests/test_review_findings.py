@@ -24,6 +24,7 @@ from gad.spool import names
 from gad.spool.intake import Door
 from gad.spool.journal import Journal, load
 from gad.spool.live import Live
+from gad.spool.files import replace
 from gad.spool.output import Output
 from tests.scripted_server import Call, Reply, Say
 from tests.test_crash import Daemons, daemons, wait_for  # noqa: F401
@@ -314,6 +315,7 @@ def test_looks_at_a_blocked_session_multiply(tmp_path: Path) -> None:
                     looks += 1
                     return take_in(*args, **rest)
 
+                # type: ignore[method-assign]
                 daemon._door.take_in = counted
                 await asyncio.sleep(1.0)
                 assert looks <= 8, looks
@@ -388,7 +390,6 @@ def test_a_file_turned_down_in_mid_run_hides_done(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["output.txt", ".result.txt.tmp"])
 def test_a_pipe_in_place_of_a_file_of_the_daemon_s_hangs_it(tmp_path: Path, name: str) -> None:
-    from gad.spool.output import replace
 
     os.mkfifo(tmp_path / name)
 
@@ -417,7 +418,7 @@ def test_a_pipe_as_journal_keeps_the_daemon_from_getting_ready(
     import tests.test_crash as crash_tests
 
     wait = crash_tests.wait_for
-    crash_tests.wait_for = lambda condition, seconds=15.0: wait(condition, 8)  # type: ignore[assignment]
+    crash_tests.wait_for = lambda condition, seconds=15.0: wait(condition, 8)
     try:
         one.start()
     finally:

@@ -137,6 +137,13 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Checking:
+    """task.yaml's check is about to run."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
     """task.yaml's check ran."""
 
@@ -186,6 +193,7 @@ Record = (
     | ToolStarted
     | ToolFinished
     | Asked
+    | Checking
     | Checked
     | Resumed
     | Paused
@@ -204,6 +212,7 @@ KINDS: Mapping[str, type[Record]] = {
     "tool_started": ToolStarted,
     "tool_finished": ToolFinished,
     "asked": Asked,
+    "checking": Checking,
     "checked": Checked,
     "resumed": Resumed,
     "paused": Paused,

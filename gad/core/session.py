@@ -19,6 +19,7 @@ from gad.core.records import (
     Begin,
     Calling,
     Checked,
+    Checking,
     Deferred,
     Ended,
     Paused,
@@ -84,6 +85,7 @@ class Session:
         self._calling = False
         self._asked_call = ""
         self._final: str | None = None
+        self._checking = False
         self._checked = False
         self._check_failures = 0
         self._empties = 0
@@ -109,7 +111,7 @@ class Session:
     @property
     def under_way(self) -> tuple[str, ...]:
         """The calls whose processes may be alive: the one that has started, or the check."""
-        return (self._started,) if self._started else ("check",) if self._final is not None else ()
+        return (self._started,) if self._started else ("check",) if self._checking else ()
 
     @property
     def can_ask(self) -> bool:
@@ -151,18 +153,24 @@ class Session:
         if self.escalation.engine_asks:
             return AwaitReply(Question(f"Several attempts failed. The last: {self.escalation.last_error[:500]}"))
         unanswered = [call for call in self._calls if call.id not in self._results]
-        limit = self.over_limit(now)
+        answered = self._final is not None and not self._inbox
+        if answered and (self._checked or not self.options.check):
+            return self._conclude()
+        if (left := self.seconds_left(now)) is not None and left <= 0:
+            return self.out_of_time()
         if unanswered:
-            if limit and limit.startswith("time"):
-                return self._fail(_limit_error(limit), limit=True)
             return self._run(unanswered[0])
-        if self._final is not None and not self._inbox:
-            return self._conclude(self._final)
+        if answered:
+            return self._check()
         if self._empties > EMPTY_ANSWERS:
             return self._fail(f"the model gave an empty answer {self._empties} times in a row")
-        if limit:
+        if limit := self.over_limit(now):
             return self._fail(_limit_error(limit), limit=True)
         return CallModel(self.spent.turns + 1)
+
+    def out_of_time(self) -> Finish:
+        """Return the end of a round whose time is used up."""
+        return self._fail(_limit_error(f"time limit reached ({self.options.seconds or 0:g} s)"), limit=True)
 
     def _fail(self, error: str, *, limit: bool = False) -> Finish:
         return Finish("failed", self.claims, error, limit)
@@ -176,23 +184,34 @@ class Session:
             return RunTool(call, "not run: one code_run a turn; send it in the next turn", not_run=True)
         return RunTool(call, self.escalation.refusal(call, can_ask=self.can_ask), note=note)
 
-    def _conclude(self, answer: str) -> Step:
-        if self.options.check and not self._checked:
-            if self._check_failures > CHECK_RETRIES:
-                return self._fail(f"the check still fails: {self.options.check}")
-            return RunCheck(self.options.check)
+    def _check(self) -> Step:
+        if self._check_failures > CHECK_RETRIES:
+            return self._fail(f"the check still fails: {self.options.check}")
+        return RunCheck(self.options.check or "")
+
+    def _conclude(self) -> Step:
         if self.escalation.must_ask and not self._checked:
-            return AwaitReply(Question(answer))
+            return AwaitReply(Question(self.answer))
         return Finish("done", self.claims)
 
     # -- taking in what happened ---------------------------------------------------------------
 
-    def record(self, record: Record) -> None:
-        """Fold one record in. Raises InvalidStep when the table does not list it for this state."""
+    def admit(self, record: Record) -> State:
+        """Return the state that a record leads to. Raises InvalidStep when it may not follow here."""
         kind = kind_of(record)
         following = TABLE[kind].get(self.state)
         if following is None:
             raise InvalidStep(f"{kind} cannot follow in state {self.state}")
+        if isinstance(record, ToolFinished):
+            open_calls = {call.id for call in self._calls} - self._results.keys()
+            if record.result.call_id not in open_calls:
+                raise InvalidStep(f"a result for {record.result.call_id}, which is not an open call")
+        return following
+
+    def record(self, record: Record) -> None:
+        """Fold one record in. Raises InvalidStep, and changes nothing, when it may not follow here."""
+        kind = kind_of(record)
+        following = self.admit(record)
         before = self.state
         getattr(self, f"_on_{kind}")(record)
         if kind != "ended":
@@ -220,15 +239,11 @@ class Session:
     def _on_message(self, record: Said) -> None:
         self._take(record.n)
         if self.state in ("new", "done", "failed", "stopped"):
-            self.round += 1
-            self._check_failures = 0
-            if self._limit_hit:  # "reply retries": the same allowance again
-                self._baseline = self.spent
-                self._limit_hit = False
+            self._begin_round()
         text = record.text
         if self._preamble:
             text, self._preamble = f"{self._preamble}\n\n{text}", ""
-        if self.state == "asking" and self._asked_call:
+        if self.state == "asking" and self._asked_call and not self._stop:
             self._results[self._asked_call] = ToolResult(self._asked_call, "ok", text)
         else:
             self._inbox.append((record.n, text))
@@ -300,9 +315,7 @@ class Session:
 
     def _on_tool_finished(self, record: ToolFinished) -> None:
         result = record.result
-        call = next((call for call in self._calls if call.id == result.call_id), None)
-        if call is None or call.id in self._results:
-            raise InvalidStep(f"a result for {result.call_id}, which is not an open call")
+        call = next(call for call in self._calls if call.id == result.call_id)
         self._started = None
         self._crashes = 0
         self._results[call.id] = result
@@ -317,9 +330,14 @@ class Session:
         self._crashes = 0
         self._asked_call = record.call
         self.question = Question(record.question, record.candidates)
+        self.rejection = ""
+
+    def _on_checking(self, record: Checking) -> None:
+        self._checking = True
 
     def _on_checked(self, record: Checked) -> None:
         self._crashes = 0
+        self._checking = False
         if record.exit == 0:
             self._checked = True
             return
@@ -333,7 +351,7 @@ class Session:
         self._crashes += 1
         if self._active_since is not None:
             self._count_time(self._last_at)  # the time the daemon was down is not the session's
-        self.interrupted = "answer" if self._calling else "tool" if self._started else ""
+        self.interrupted = "answer" if self._calling else "tool" if self.under_way else ""
         self._interrupt()
 
     def _on_paused(self, record: Paused) -> None:
@@ -348,7 +366,8 @@ class Session:
                 self._results[call.id] = ToolResult(call.id, "interrupted", text)
         # What came in while the round was ending is not lost: it opens the next one.
         late = record.upto is not None and any(n > record.upto for n, _ in self._inbox)
-        self._stop = 0
+        # A stop that came later still stands when there is something it can stop.
+        self._stop = self._stop if late and self._stop > (record.upto or 0) else 0
         self._asked_call = ""
         self.question = None
         self.attempts = 0
@@ -356,9 +375,18 @@ class Session:
         self.escalation.clear()
         self._limit_hit = record.limit
         self.error = record.error
+        self.rejection = ""
         self.state = record.state
         if late:
-            self.state, self.round, self._check_failures = "queued", self.round + 1, 0
+            self.state = "queued"
+            self._begin_round()
+
+    def _begin_round(self) -> None:
+        self.round += 1
+        self._check_failures = 0
+        if self._limit_hit:  # "reply retries": the same allowance again
+            self._baseline = self.spent
+            self._limit_hit = False
 
     def _count_time(self, until: float) -> None:
         self.spent = replace(self.spent, seconds=self.active_seconds(until))
@@ -372,7 +400,7 @@ class Session:
 
     def _interrupt(self) -> None:
         """Give the call that was under way its result: nobody knows how far it came."""
-        self._calling = False
+        self._calling = self._checking = False
         if self._started is not None and self._started not in self._results:
             text = "interrupted: it may or may not have happened; check before repeating"
             self._results[self._started] = ToolResult(self._started, "interrupted", text)

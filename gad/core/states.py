@@ -39,7 +39,8 @@ TABLE: Mapping[str, Mapping[State, State]] = {
     "tool_started": {"queued": "running", "running": "running"},
     "tool_finished": {"queued": "running", "running": "running"},
     "asked": {"queued": "asking", "running": "asking"},
-    "checked": {"queued": "running", "running": "running"},
+    "checking": {"queued": "running", "running": "running"},
+    "checked": {"running": "running"},
     "resumed": {"running": "queued"},
     "paused": {"running": "queued"},
     # `ended` leads to the state it names, or to queued when a message came in too late to be part of the round.

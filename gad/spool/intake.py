@@ -20,7 +20,8 @@ from gad.core.task import TaskOptions
 from gad.errors import ConfigError, Rejected
 from gad.spool import names
 from gad.spool.claim import Rules, Steadiness, Taken, claim, claimable, read_claim, read_client_file, reject, release
-from gad.spool.journal import Journal, last_kind, sync_directory
+from gad.spool.files import sync_directory
+from gad.spool.journal import Journal, last_kind
 from gad.spool.status import read_status
 
 _NUMBERED = re.compile(r"(?:\.claim|rejected)-(\d+)-")
@@ -55,16 +56,18 @@ class Beginning:
 class Intake:
     """The result of one look: the records journalled, in order.
 
-    `fresh` means that they begin a new journal; `blocked` that a client is still writing.
+    `fresh` means that they begin a new journal; `blocked` that a client is still writing; `trouble` is
+    what kept the rest from being taken in: it is still there for the next look.
     """
 
     records: list[Record] = field(default_factory=list)
     fresh: bool = False
     blocked: bool = False
+    trouble: OSError | None = None
 
 
 def survey(directory: str, known: str = "") -> Survey:
-    """Look at a session directory. A directory that has gone is an empty one.
+    """Look at a session directory. A directory that has gone is an empty one, and so is a link to one.
 
     `known` is the resting state that was found at an earlier look, which spares reading the journal's end.
     """
@@ -72,9 +75,9 @@ def survey(directory: str, known: str = "") -> Survey:
     waiting: set[str] = set()
     highest = 0
     try:
-        found = os.listdir(directory)
+        found = [] if os.path.islink(directory) else os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
-        return Survey((), frozenset(), 0)
+        found = []
     for name in found:
         if name in names.CLIENT_FILES:
             if name != names.TASK:
@@ -119,17 +122,23 @@ class Door:
         The session is only read: the caller folds the records in. A damaged session takes a new input.txt
         and nothing else.
         """
-        seen = survey(directory)
         intake = Intake()
+        try:
+            self._take_all(directory, session, journal, intake, damaged)
+        except OSError as exc:
+            intake.trouble = exc
+        return intake
+
+    def _take_all(
+        self, directory: str, session: Session, journal: Callable[[], Journal], intake: Intake, damaged: bool
+    ) -> None:
+        seen = survey(directory)
         claims = list(seen.claims)
         number = max(session.claims, seen.highest)
         begun = session.state != "new" and not damaged
         idle = not begun or session.state in ENDED
-        wanted = [name for name in (names.INPUT, names.REPLY, names.CONTEXT, names.STOP) if name in seen.waiting]
-        for name in wanted:
-            if name == names.INPUT and not idle:
-                continue
-            if name != names.INPUT and not begun and not any(file == names.INPUT for _, file in claims):
+        for name in (names.INPUT, names.REPLY, names.CONTEXT, names.STOP):
+            if name not in seen.waiting or not self._may_claim(name, begun, idle, [file for _, file in claims]):
                 continue
             if claimable(directory, name) and claim(directory, name, number + 1):
                 number += 1
@@ -139,21 +148,34 @@ class Door:
         for n, name in claims:
             if n in session.turned_down:
                 reject(directory, n, name)
-            elif n in session.taken:
+                continue
+            if n in session.taken:
                 release(directory, n, name)
-            elif (not intake.blocked or name == names.STOP) and (name == names.INPUT or begun):
-                taken = read_claim(directory, n, name, self.rules, self._steadiness)
-                if taken is None:
-                    intake.blocked = intake.blocked or os.path.lexists(
-                        os.path.join(directory, names.claim_name(n, name))
-                    )
-                    continue
-                if name == names.INPUT:
-                    self._take_input(directory, session, taken, intake, journal)
-                    begun = begun or intake.fresh
-                else:
-                    self._take(directory, taken, intake, journal)
-        return intake
+                continue
+            if (intake.blocked and name != names.STOP) or (not idle if name == names.INPUT else not begun):
+                continue
+            taken = read_claim(directory, n, name, self.rules, self._steadiness)
+            if taken is None:
+                held = os.path.lexists(os.path.join(directory, names.claim_name(n, name)))
+                intake.blocked = intake.blocked or held
+            elif name == names.INPUT:
+                self._take_input(directory, session, taken, intake, journal)
+                begun = begun or intake.fresh
+                idle = idle and not intake.fresh
+            else:
+                self._take(directory, taken, intake, journal)
+                idle = idle and name != names.REPLY
+        if not begun and any(isinstance(record, TurnedDown) for record in intake.records):
+            for n, name in claims:  # a stop was meant for the task that was turned down
+                if name == names.STOP:
+                    release(directory, n, name)
+
+    @staticmethod
+    def _may_claim(name: str, begun: bool, idle: bool, claims: list[str]) -> bool:
+        if name != names.INPUT:
+            return begun or names.INPUT in claims
+        # A new conversation begins when all that belongs to the former one has been taken in.
+        return idle and (not claims if begun else names.INPUT not in claims)
 
     def _take(self, directory: str, taken: Taken, intake: Intake, journal: Callable[[], Journal]) -> None:
         if taken.problem:
@@ -183,11 +205,11 @@ class Door:
                 return
             beginning = self._begin(os.path.basename(directory), options)
         except (ConfigError, Rejected) as exc:
+            why = f"{exc}. Both files are kept; drop a correct task.yaml, then input.txt again"
+            self._turn_down(directory, taken, why, intake, journal)
             kept = names.rejected_name(taken.n, names.TASK)
             with contextlib.suppress(FileNotFoundError):
                 os.rename(os.path.join(directory, names.TASK), os.path.join(directory, kept))
-            why = f"{exc}. Both files are kept; drop a correct task.yaml, then input.txt again"
-            self._turn_down(directory, taken, why, intake, journal)
             return
         if session.state != "new" or os.path.exists(os.path.join(directory, names.JOURNAL)):
             archive(directory)

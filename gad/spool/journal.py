@@ -6,6 +6,7 @@ one without a newline. Damage anywhere else is not ours to mend; the file is the
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass
@@ -24,12 +25,11 @@ from gad.core.records import (
 )
 from gad.core.session import Session
 from gad.errors import InvalidStep, JournalDamaged
+from gad.spool.files import NotRegular, open_regular, sync_directory
 
 DURABLE = (Said, Pinned, StopAsked, TurnedDown, ToolStarted, Asked, Ended)
 """Records that are on the disk before what they say is acted on: a client's file is removed, a tool runs,
 a state is announced. The others lie in order before them, so one fsync covers what came since the last."""
-
-_FLAGS = os.O_APPEND | os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Journal:
@@ -37,7 +37,7 @@ class Journal:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._fd = os.open(path, _FLAGS, 0o600)
+        self._fd = open_regular(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
         if os.fstat(self._fd).st_size == 0:  # the client made the directory, and has not made it durable
             sync_directory(os.path.dirname(path))
             sync_directory(os.path.dirname(os.path.dirname(path)))
@@ -45,12 +45,15 @@ class Journal:
     def append(self, record: Record) -> None:
         """Write one record; return once it is as durable as its kind needs. Raises OSError, with nothing written."""
         line = json.dumps(encode(record), ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
-        written = os.write(self._fd, line)
-        if written != len(line):  # a full disk: half a line must not stay before the next one
-            os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
-            raise OSError(28, "no space left for the journal", self.path)
-        if isinstance(record, DURABLE):
-            os.fdatasync(self._fd)
+        size = os.fstat(self._fd).st_size
+        try:
+            if os.write(self._fd, line) != len(line):
+                raise OSError(errno.ENOSPC, "no space left for the journal", self.path)
+            if isinstance(record, DURABLE):
+                os.fdatasync(self._fd)
+        except OSError:
+            os.ftruncate(self._fd, size)  # what was not acknowledged must not be there at the next replay
+            raise
 
     def close(self) -> None:
         """Close the file."""
@@ -72,9 +75,11 @@ def load(path: str) -> Loaded:
     line is not a record or the records do not fit together.
     """
     try:
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = open_regular(path, os.O_RDWR)
     except FileNotFoundError:
         return Loaded(Session(), 0)
+    except NotRegular as exc:
+        raise JournalDamaged(str(exc)) from exc
     try:
         with os.fdopen(os.dup(fd), "rb") as file:
             data = file.read()
@@ -103,7 +108,7 @@ def fold(data: bytes, path: str = "journal") -> Session:
 def last_kind(path: str) -> dict[str, object] | None:
     """Return the last record's JSON object, reading only the file's end; None when that does not tell."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = open_regular(path, os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -119,12 +124,3 @@ def last_kind(path: str) -> dict[str, object] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def sync_directory(path: str) -> None:
-    """Make a new or renamed entry of this directory durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -1,15 +1,17 @@
-"""What the daemon writes for people and clients: output.txt, appended; result.txt, replaced whole."""
+"""output.txt: the whole conversation, for people to read."""
 
 from __future__ import annotations
 
 import os
+
+from gad.spool.files import open_regular
 
 
 class Output:
     """output.txt: an append-only UTF-8 stream, on its way to the reader with every call."""
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._fd = open_regular(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
         self._line_open = False
         size = os.fstat(self._fd).st_size
         if size:
@@ -34,22 +36,8 @@ class Output:
 
 
 def _ends_with_newline(path: str) -> bool:
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = open_regular(path, os.O_RDONLY)
     try:
         return os.pread(fd, 1, os.fstat(fd).st_size - 1) == b"\n"
     finally:
         os.close(fd)
-
-
-def replace(directory: str, name: str, text: str) -> None:
-    """Write a file aside and rename it into place: a reader sees the old content or the new, never a part."""
-    aside = os.path.join(directory, f".{name}.tmp")
-    flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(aside, flags, 0o600)
-    try:
-        data = text.encode("utf-8", "replace")
-        while data:
-            data = data[os.write(fd, data) :]
-    finally:
-        os.close(fd)
-    os.rename(aside, os.path.join(directory, name))

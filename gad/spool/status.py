@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from gad.spool.files import NotRegular, open_regular, replace
 from gad.spool.names import STATUS
 
 _KEY = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
@@ -75,27 +76,17 @@ def parse(text: str) -> dict[str, Any]:
 
 def write_status(directory: str | os.PathLike[str], values: Mapping[str, object]) -> None:
     """Replace a directory's status.txt as a whole. Only the process that owns this status may call it."""
-    path = os.path.join(directory, STATUS)
-    aside = os.path.join(directory, f".{STATUS}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        descriptor = os.open(aside, flags, 0o666)
-    except FileExistsError:
-        # Left by a crash, or put there by somebody: never written through.
-        os.unlink(aside)
-        descriptor = os.open(aside, flags, 0o666)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(render(values))
-    os.replace(aside, path)
+    replace(os.fspath(directory), STATUS, render(values))
 
 
 def read_status(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """Return a directory's status, empty when there is none."""
     try:
-        with open(os.path.join(directory, STATUS), encoding="utf-8", errors="replace", newline="\n") as file:
-            return parse(file.read())
-    except (FileNotFoundError, NotADirectoryError):
+        descriptor = open_regular(os.path.join(directory, STATUS), os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError, NotRegular):
         return {}
+    with open(descriptor, encoding="utf-8", errors="replace", newline="\n") as file:
+        return parse(file.read())
 
 
 def _render_value(value: object) -> str:
