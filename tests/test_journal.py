@@ -14,7 +14,7 @@ from gad.core.records import Record, encode
 from gad.core.report import status_of
 from gad.core.session import replay
 from gad.errors import JournalDamaged
-from gad.spool.journal import Journal, last_kind, load
+from gad.spool.journal import Journal, load, newest
 from tests.histories import WHOLE
 
 
@@ -107,18 +107,18 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
     journal.close()
 
 
-def test_the_last_record_is_found_without_reading_the_whole(tmp_path: Path) -> None:
+def test_the_newest_records_are_found_without_reading_the_whole(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    assert last_kind(str(path)) is None
+    assert newest(str(path)) == []
     for end in range(1, len(WHOLE) + 1):
         path.unlink(missing_ok=True)
         written(path, WHOLE[:end])
-        found = last_kind(str(path))
-        assert (
-            found is None or found == encode(WHOLE[end - 1]) or found == json.loads(json.dumps(encode(WHOLE[end - 1])))
-        )
+        expected = [json.loads(json.dumps(encode(record))) for record in reversed(WHOLE[:end])]
+        found = newest(str(path))
+        assert found and found == expected[: len(found)]
+        assert len(found) == end or path.stat().st_size > 4096
     path.write_bytes(path.read_bytes() + b"{torn")
-    assert last_kind(str(path)) is None
+    assert newest(str(path)) == []
 
 
 def test_a_link_in_the_journal_s_place_is_not_followed(tmp_path: Path) -> None:

@@ -287,9 +287,11 @@ def test_every_way_of_writing_gives_one_whole_message(
         monkeypatch.setattr(claim, "writer_gone", lambda fd: None)
 
     async def scene(world: World) -> None:
-        async with world.running():
+        async with world.running() as daemon:
             (world.spool / "s").mkdir()
             await asyncio.to_thread(write, world.spool / "s", "schreib 全部 🙂 auf")
+            if write is linked_in:
+                await daemon._look_at_all()  # no event tells of a link: the next look at everything finds it
             await world.rests("s")
         said = [record["text"] for record in world.records("s") if record["kind"] == "message"]
         assert said == ["schreib 全部 🙂 auf"]

@@ -78,6 +78,7 @@ class Session:
         self._preamble = ""
         self._persist = False
         self._inbox: list[tuple[int, str]] = []  # what the model has not seen yet; the engine's own words have number 0
+        self._last_said = 0  # the newest message's number
         self._stop = 0  # the stop request's number
         self._calls: list[ToolCall] = []
         self._results: dict[str, ToolResult] = {}
@@ -238,6 +239,7 @@ class Session:
 
     def _on_message(self, record: Said) -> None:
         self._take(record.n)
+        self._last_said = record.n
         if self.state in ("new", "done", "failed", "stopped"):
             self._begin_round()
         text = record.text
@@ -365,7 +367,7 @@ class Session:
                 text = f"not run: the session ended first ({record.state})"
                 self._results[call.id] = ToolResult(call.id, "interrupted", text)
         # What came in while the round was ending is not lost: it opens the next one.
-        late = record.upto is not None and any(n > record.upto for n, _ in self._inbox)
+        late = record.upto is not None and self._last_said > record.upto
         # A stop that came later still stands when there is something it can stop.
         self._stop = self._stop if late and self._stop > (record.upto or 0) else 0
         self._asked_call = ""

@@ -21,7 +21,7 @@ from gad.errors import ConfigError, Rejected
 from gad.spool import names
 from gad.spool.claim import Rules, Steadiness, Taken, claim, claimable, read_claim, read_client_file, reject, release
 from gad.spool.files import sync_directory
-from gad.spool.journal import Journal, last_kind
+from gad.spool.journal import Journal, newest
 from gad.spool.status import read_status
 
 _NUMBERED = re.compile(r"(?:\.claim|rejected)-(\d+)-")
@@ -92,12 +92,25 @@ def survey(directory: str, known: str = "") -> Survey:
 
 
 def _settled(directory: str) -> str:
-    """Return the state of a session whose journal ends with a resting record that status.txt tells of as well."""
-    last = last_kind(os.path.join(directory, names.JOURNAL))
-    if last is None or last.get("kind") not in ("ended", "asked", "rejected"):
-        return ""
-    state = str(last.get("state", "")) or {"asked": "asking", "rejected": "rejected"}[str(last["kind"])]
-    return state if read_status(directory).get("state") == state else ""
+    """Return the state of a session that rests and whose status.txt says so; "" when a closer look is needed."""
+    state, stopped = "", False
+    for record in newest(os.path.join(directory, names.JOURNAL)):
+        match record.get("kind"):
+            case "context":
+                continue
+            case "stop":
+                stopped = True
+            case "rejected":
+                state = "rejected"
+            case "ended":
+                state = state or str(record.get("state"))
+                break
+            case "asked" if not stopped:
+                state = state or "asking"
+                break
+            case _:
+                return ""
+    return state if state and read_status(directory).get("state") == state else ""
 
 
 class Door:

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from gad.core.records import (
     Asked,
@@ -30,6 +31,8 @@ from gad.spool.files import NotRegular, open_regular, sync_directory
 DURABLE = (Said, Pinned, StopAsked, TurnedDown, ToolStarted, Asked, Ended)
 """Records that are on the disk before what they say is acted on: a client's file is removed, a tool runs,
 a state is announced. The others lie in order before them, so one fsync covers what came since the last."""
+
+_TAIL = 4096
 
 
 class Journal:
@@ -105,22 +108,27 @@ def fold(data: bytes, path: str = "journal") -> Session:
     return session
 
 
-def last_kind(path: str) -> dict[str, object] | None:
-    """Return the last record's JSON object, reading only the file's end; None when that does not tell."""
+def newest(path: str) -> list[dict[str, Any]]:
+    """Return the last records' JSON objects, newest first, reading only the file's end; none when that is torn."""
     try:
         fd = open_regular(path, os.O_RDONLY)
     except OSError:
-        return None
+        return []
     try:
         size = os.fstat(fd).st_size
-        data = os.pread(fd, 4096, max(0, size - 4096))
+        data = os.pread(fd, _TAIL, max(0, size - _TAIL))
     finally:
         os.close(fd)
     if not data.endswith(b"\n"):
-        return None
-    line = data[data.rfind(b"\n", 0, -1) + 1 :] if data.count(b"\n") > 1 or size <= 4096 else b""
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+        return []
+    lines = data.splitlines()
+    found: list[dict[str, Any]] = []
+    for line in reversed(lines if size <= _TAIL else lines[1:]):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            break
+        if not isinstance(record, dict):
+            break
+        found.append(record)
+    return found
