@@ -21,10 +21,10 @@ from gad.core.session import replay
 from gad.core.steps import Finish
 from gad.core.task import TaskOptions
 from gad.spool import names
+from gad.spool.files import replace
 from gad.spool.intake import Door
 from gad.spool.journal import Journal, load
 from gad.spool.live import Live
-from gad.spool.files import replace
 from gad.spool.output import Output
 from tests.scripted_server import Call, Reply, Say
 from tests.test_crash import Daemons, daemons, wait_for  # noqa: F401
@@ -315,8 +315,7 @@ def test_looks_at_a_blocked_session_multiply(tmp_path: Path) -> None:
                     looks += 1
                     return take_in(*args, **rest)
 
-                # type: ignore[method-assign]
-                daemon._door.take_in = counted
+                daemon._door.take_in = counted  # type: ignore[method-assign]
                 await asyncio.sleep(1.0)
                 assert looks <= 8, looks
 

@@ -7,7 +7,6 @@ daemon then looks at every session at short intervals instead, and says so.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -17,8 +16,6 @@ from gad.spool import names
 
 if TYPE_CHECKING:
     from watchdog.observers.inotify_c import InotifyEvent, InotifyFD
-
-log = logging.getLogger(__name__)
 
 NETWORK = frozenset(
     [
@@ -43,8 +40,6 @@ NETWORK = frozenset(
     ]
 )
 """File systems on which another machine's writes raise no event here."""
-
-_LIBRARY_LOG = "watchdog.observers"
 
 
 class Watch:
@@ -84,12 +79,9 @@ class Watch:
             self.problem = f"inotify: {exc.strerror or exc}"
             return
         self._source = source
-        overflow = _Overflow(self._look_at_all)
-        logging.getLogger(_LIBRARY_LOG).addHandler(overflow)
         source.start()
 
         def stop() -> None:
-            logging.getLogger(_LIBRARY_LOG).removeHandler(overflow)
             source.stop()
             source.join()
 
@@ -177,19 +169,8 @@ class _Directory:
         self.watch._gone(self)
 
     def on_queue_overflow(self) -> None:
-        """`_Overflow` has told already."""
-
-
-class _Overflow(logging.Handler):
-    """The library tells of a lost event only in its log."""
-
-    def __init__(self, lost: Callable[[], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._lost = lost
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if "overflow" in record.getMessage():
-            self._lost()
+        if self.path == self.watch._spool:  # every directory is told; once is enough
+            self.watch._look_at_all()
 
 
 def file_system(path: str) -> str:
