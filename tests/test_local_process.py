@@ -101,7 +101,7 @@ def test_the_real_model_answers_streams_and_comes_back_after_a_kill() -> None:
     request = Request(SYSTEM, tuple(tool.schema for tool in all_tools()), (User((Text("Say hello in French."),)),))
 
     async def run() -> None:
-        provider = LocalProvider(threads=1)
+        provider = LocalProvider()
         try:
             shown: list[str] = []
             answer = await provider.ask(request, shown.append)
