@@ -38,8 +38,6 @@ POLL = 1.0
 """The same while they do not."""
 BLOCKED_LOOK = 0.25
 """Seconds until a session whose client is still writing is looked at again, should no event come."""
-FREEZE = 0.5
-"""Seconds that a look at every session may take before the interval grows with it."""
 
 
 class Daemon:
@@ -240,7 +238,9 @@ class Daemon:
         intake = await live.take_in(self._door)
         if live.session.state == "running" and name not in self._runners:
             await self._resume(live)
-        if intake.blocked and name not in self._blocked:
+        if intake.trouble is not None:
+            log.error("session %s: not everything could be taken in, trying again: %s", name, intake.trouble)
+        if (intake.blocked or intake.trouble is not None) and name not in self._blocked:
             self._blocked[name] = self._loop.call_later(BLOCKED_LOOK, self._look_at_blocked, name)
         runner = self._runners.get(name)
         if runner is None and not intake.records:

@@ -163,6 +163,26 @@ def test_input_again_is_a_new_conversation_and_the_former_one_is_archived(tmp_pa
     play(tmp_path, ["one", "two"], scene)
 
 
+@pytest.mark.parametrize("first", ["reply.txt", "input.txt"])
+def test_of_a_reply_and_an_input_at_once_the_older_decides(tmp_path: Path, first: str) -> None:
+    async def scene(world: World) -> None:
+        async with world.running():
+            world.task("s", "the former task")
+            await world.rests("s")
+        second = "input.txt" if first == "reply.txt" else "reply.txt"
+        for age, name in ((20, first), (10, second)):
+            path = world.put("s", name, f"this is {name}")
+            os.utime(path, (time.time() - age,) * 2)
+        async with world.running():
+            await until(lambda: "archived-0001-journal.jsonl" in world.files("s"))
+            await until(lambda: world.status("s")["state"] == "done" and not world.waiting("s"))
+        former = world.text("s", "archived-0001-journal.jsonl")
+        assert ("this is reply.txt" in former) == (first == "reply.txt")
+        assert ("this is reply.txt" in world.text("s", "journal.jsonl")) == (first == "input.txt")
+
+    play(tmp_path, OK, scene)
+
+
 def test_input_waits_while_the_session_has_not_ended(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         async with world.running():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gad.core.escalation import Escalation
+from gad.core.escalation import ASK, Escalation
 from gad.core.limits import Spent, over_limit
 from gad.core.messages import Message, Text, ToolCall, ToolResult, Usage, User
 from gad.core.ports import Question
@@ -46,6 +46,7 @@ CRASHES = 3
 """How many crashes in a row a session may be part of before it is given up."""
 
 _CUT_OFF = "[your answer was cut off at the output limit; go on from where it stopped]"
+_SAID_MEANWHILE = "the user has said something meanwhile; it follows"
 _PERSIST = "[the last call failed and nothing has worked since: mend it and try again, or say why it cannot be done]"
 
 
@@ -183,6 +184,8 @@ class Session:
         before = self._calls[: self._calls.index(call)]
         if call.name == "code_run" and any(other.name == "code_run" for other in before):
             return RunTool(call, "not run: one code_run a turn; send it in the next turn", not_run=True)
+        if call.name == ASK and any(n for n, _ in self._inbox):
+            return RunTool(call, f"not asked: {_SAID_MEANWHILE}", not_run=True)
         return RunTool(call, self.escalation.refusal(call, can_ask=self.can_ask), note=note)
 
     def _check(self) -> Step:
@@ -215,7 +218,7 @@ class Session:
         following = self.admit(record)
         before = self.state
         getattr(self, f"_on_{kind}")(record)
-        if kind != "ended":
+        if kind not in ("ended", "asked"):  # these two look at what has come in meanwhile
             self.state = following
         if self.state != before or kind == "ended":
             self.since = record.at
@@ -330,9 +333,15 @@ class Session:
     def _on_asked(self, record: Asked) -> None:
         self._started = None
         self._crashes = 0
+        self.rejection = ""
+        if any(n for n, _ in self._inbox):  # something was said while the question was being put
+            self.state = "queued"
+            if record.call:
+                self._results[record.call] = ToolResult(record.call, "ok", _SAID_MEANWHILE)
+            return
+        self.state = "asking"
         self._asked_call = record.call
         self.question = Question(record.question, record.candidates)
-        self.rejection = ""
 
     def _on_checking(self, record: Checking) -> None:
         self._checking = True

@@ -150,8 +150,11 @@ class Door:
         number = max(session.claims, seen.highest)
         begun = session.state != "new" and not damaged
         idle = not begun or session.state in ENDED
-        for name in (names.INPUT, names.REPLY, names.CONTEXT, names.STOP):
-            if name not in seen.waiting or not self._may_claim(name, begun, idle, [file for _, file in claims]):
+        waiting = [name for name in (names.INPUT, names.REPLY, names.CONTEXT, names.STOP) if name in seen.waiting]
+        if begun and _older(directory, names.REPLY, names.INPUT):
+            waiting.remove(names.INPUT)  # that reply still belongs to the conversation before
+        for name in waiting:
+            if not self._may_claim(name, begun, idle, [file for _, file in claims]):
                 continue
             if claimable(directory, name) and claim(directory, name, number + 1):
                 number += 1
@@ -178,10 +181,18 @@ class Door:
             else:
                 self._take(directory, taken, intake, journal)
                 idle = idle and name != names.REPLY
-        if not begun and any(isinstance(record, TurnedDown) for record in intake.records):
-            for n, name in claims:  # a stop was meant for the task that was turned down
-                if name == names.STOP:
-                    release(directory, n, name)
+        refused = session.turned_down or any(isinstance(record, TurnedDown) for record in intake.records)
+        if not begun and refused and not intake.blocked:
+            self._drop_stop(directory, number, claims)
+
+    @staticmethod
+    def _drop_stop(directory: str, number: int, claims: list[tuple[int, str]]) -> None:
+        """Remove a stop request that was meant for a task that was turned down."""
+        if names.INPUT not in (name for _, name in claims) and claim(directory, names.STOP, number + 1):
+            release(directory, number + 1, names.STOP)
+        for n, name in claims:
+            if name == names.STOP:
+                release(directory, n, name)
 
     @staticmethod
     def _may_claim(name: str, begun: bool, idle: bool, claims: list[str]) -> bool:
@@ -263,14 +274,24 @@ _UNFINISHED = "\0unfinished"
 def archive(directory: str) -> None:
     """Make room for a new conversation: the former one's files get the archive's names, the journal last.
 
-    Safe to repeat: a crash in the middle leaves the journal in place, and the number is counted by journals.
+    Safe to repeat: a crash in the middle leaves the journal in place, and nothing archived is written over.
     """
     number = 1
     while os.path.exists(os.path.join(directory, names.archived_name(number, names.JOURNAL))):
         number += 1
     for name in (names.OUTPUT, names.RESULT, names.JOURNAL):
-        try:
-            os.rename(os.path.join(directory, name), os.path.join(directory, names.archived_name(number, name)))
-        except FileNotFoundError:
-            continue
+        free = number
+        while os.path.lexists(target := os.path.join(directory, names.archived_name(free, name))):
+            free += 1
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(os.path.join(directory, name), target)
     sync_directory(directory)
+
+
+def _older(directory: str, name: str, other: str) -> bool:
+    """Return whether both files are there and `name` was written first."""
+    try:
+        found, beside = (os.lstat(os.path.join(directory, one)).st_mtime_ns for one in (name, other))
+    except FileNotFoundError:
+        return False
+    return found < beside

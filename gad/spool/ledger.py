@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 
 from gad.spool import names
+
+log = logging.getLogger(__name__)
 
 
 class Ledger:
@@ -23,12 +26,15 @@ class Ledger:
         return self._usd
 
     def spend(self, session: str, usd: float) -> None:
-        """Add one request's cost."""
+        """Add one request's cost. A disk that does not take it is no reason to lose an answer that is paid for."""
         self._turn_page()
         self._usd += usd
         line = json.dumps({"day": self._day, "session": session, "usd": usd})
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        try:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        except OSError as exc:
+            log.error("session %s: %g USD could not be written to %s: %s", session, usd, self._path, exc)
 
     def _turn_page(self) -> None:
         today = time.strftime("%Y-%m-%d")

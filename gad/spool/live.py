@@ -10,7 +10,6 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Iterable
 
 from gad.core.records import Answered, Checked, Checking, Ended, Record, ToolFinished, ToolStarted
 from gad.core.report import status_of
@@ -108,7 +107,7 @@ class Live:
             pass
 
     async def take_in(self, door: Door) -> Intake:
-        """Take in what clients have left in the directory. Raises OSError for what could not be taken."""
+        """Take in what clients have left in the directory; what could not be taken is named in `trouble`."""
         async with self.lock:
             self._check_place()
             intake = await asyncio.to_thread(
@@ -117,9 +116,7 @@ class Live:
             if intake.fresh:
                 self._begin_anew()
             self._took_place(*intake.records)
-        if intake.trouble is not None:
-            raise intake.trouble
-        return intake
+            return intake
 
     def _check_place(self) -> None:
         if self.gone:
@@ -172,15 +169,18 @@ class Live:
             replace(self.directory, names.RESULT, result)
             self._result = result
 
-    def publish(self, extra: Iterable[tuple[str, object]] = ()) -> None:
+    def publish(self) -> None:
         """Write result.txt and status.txt as the state demands, in that order, where they say something else yet."""
-        if self.damage:
-            self._show({"state": "failed", "error": self.damage})
-            return
-        if self.session.state == "done":
-            self._write_result()
-        if self.session.state != "new" or self.session.rejection:
-            self._show(status_of(self.session) | dict(extra))
+        try:
+            if self.damage:
+                self._show({"state": "failed", "error": self.damage})
+                return
+            if self.session.state == "done":
+                self._write_result()
+            if self.session.state != "new" or self.session.rejection:
+                self._show(status_of(self.session))
+        except OSError as exc:
+            self._cannot_show(exc)
 
     def _show(self, status: dict[str, object]) -> None:
         if status != self._shown:

@@ -1,4 +1,4 @@
-"""Defects of the spool and the session machine, each as the smallest test that shows it."""
+"""Races, faults and hostile files: what once went wrong in the spool or the session machine, each kept as a test."""
 
 from __future__ import annotations
 
@@ -626,3 +626,59 @@ def test_a_stop_and_a_reply_taken_before_the_request_goes_out() -> None:
         ]
     )
     assert session.state == "queued"
+
+
+# -- second look ----------------------------------------------------------------------------------
+
+
+def test_a_message_before_a_claim_that_cannot_be_read_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gad.spool.claim import read_claim
+
+    def broken(directory: str, n: int, *rest: Any) -> Any:
+        if n == 3:
+            raise OSError(errno.EIO, "i/o error")
+        return read_claim(directory, n, *rest)
+
+    async def scene(world: World) -> None:
+        world.task("s")
+        async with world.running():
+            await world.rests("s")
+        monkeypatch.setattr("gad.spool.intake.read_claim", broken)
+        world.put("s", names.claim_name(2, "reply.txt"), "EINS")
+        world.put("s", names.claim_name(3, "reply.txt"), "ZWEI")
+        async with world.running() as daemon:
+            await until(lambda: said(world, "s") == ["do it", "EINS"])
+            for _ in range(3):
+                daemon.poke("s")
+                await asyncio.sleep(0.1)
+            await until(lambda: len(world.server.requests) == 2, 3)
+
+    play(tmp_path, OK, scene)
+
+
+def test_a_status_that_cannot_be_written_does_not_keep_the_session_from_resting(tmp_path: Path) -> None:
+    async def scene(world: World) -> None:
+        (world.spool / "s" / "status.txt").mkdir(parents=True)
+        async with world.running() as daemon:
+            world.put("s", "input.txt", "go")
+            await until(lambda: "ended" in world.kinds("s"))
+            await asyncio.sleep(0.1)
+            await until(lambda: daemon.states.get("s") == "done" and "s" not in daemon._live, 3)
+
+    play(tmp_path, OK, scene)
+
+
+def test_a_stop_for_a_rejected_task_does_not_stop_the_corrected_one(tmp_path: Path) -> None:
+    async def scene(world: World) -> None:
+        async with world.running():
+            world.put("s", "input.txt", b"\xff\xff\xff")
+            await until(lambda: world.status("s").get("state") == "rejected")
+            world.put("s", "stop.txt", "")
+            await asyncio.sleep(0.2)
+            world.put("s", "input.txt", "a correct one")
+            await until(lambda: world.status("s").get("state") in ("done", "stopped"))
+            assert world.status("s")["state"] == "done"
+
+    play(tmp_path, OK, scene)
