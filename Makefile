@@ -30,7 +30,7 @@ fmt: setup ## Format the code and mend what can be mended
 bench: setup ## Measure gad's own speed against a scripted model
 	.venv/bin/python -m bench
 
-bench-local: setup ## Measure how many simple tasks the local model gets done (an hour or so)
+bench-local: setup ## Measure how many simple tasks the local model gets done (some minutes)
 	.venv/bin/python -m bench.local_tasks
 
 lock: setup ## Write requirements.lock anew with the newest versions that pyproject.toml allows

@@ -150,8 +150,7 @@ class Session:
         if self._crashes >= CRASHES:
             return self._fail(f"the daemon crashed {CRASHES} times in a row while running this session")
         if self.escalation.must_ask and not self.can_ask:
-            reason = self.escalation.last_error.strip().splitlines()
-            return self._fail(f"three failures in a row and nobody to ask: {reason[0] if reason else ''}")
+            return self._fail(f"three failures in a row and nobody to ask: {_gist(self.escalation.last_error)}")
         if self.escalation.engine_asks:
             return AwaitReply(Question(f"Several attempts failed. The last: {self.escalation.last_error[:500]}"))
         unanswered = [call for call in self._calls if call.id not in self._results]
@@ -429,6 +428,12 @@ class Session:
             self.transcript[-1] = User(last.parts + tuple(parts))
         else:
             self.transcript.append(User(tuple(parts)))
+
+
+def _gist(error: str) -> str:
+    """Return an error's telling line: a traceback's is its last; our own notes, in brackets, are not part of it."""
+    lines = [line for line in error.strip().splitlines() if line.strip() and not line.startswith("[")]
+    return (lines[-1] if lines else error.strip())[:300]
 
 
 def _limit_error(limit: str) -> str:
