@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from gad.core.calls import OpenCalls
 from gad.core.escalation import ASK, Escalation
 from gad.core.limits import Spent, over_limit
 from gad.core.messages import Message, Text, ToolCall, ToolResult, Usage, User
@@ -81,9 +82,7 @@ class Session:
         self._inbox: list[tuple[int, str]] = []  # what the model has not seen yet; the engine's own words have number 0
         self._last_said = 0  # the newest message's number
         self._stop = 0  # the stop request's number
-        self._calls: list[ToolCall] = []
-        self._results: dict[str, ToolResult] = {}
-        self._started: str | None = None
+        self._calls = OpenCalls()
         self._calling = False
         self._asked_call = ""
         self._final: str | None = None
@@ -113,7 +112,8 @@ class Session:
     @property
     def under_way(self) -> tuple[str, ...]:
         """The calls whose processes may be alive: the one that has started, or the check."""
-        return (self._started,) if self._started else ("check",) if self._checking else ()
+        started = self._calls.started
+        return (started,) if started else ("check",) if self._checking else ()
 
     @property
     def can_ask(self) -> bool:
@@ -153,7 +153,7 @@ class Session:
             return self._fail(f"three failures in a row and nobody to ask: {_gist(self.escalation.last_error)}")
         if self.escalation.engine_asks:
             return AwaitReply(Question(f"Several attempts failed. The last: {self.escalation.last_error[:500]}"))
-        unanswered = [call for call in self._calls if call.id not in self._results]
+        unanswered = self._calls.unanswered
         answered = self._final is not None and not self._inbox
         if answered and (self._checked or not self.options.check):
             return self._conclude()
@@ -180,8 +180,7 @@ class Session:
         note = self.escalation.note(can_ask=self.can_ask)
         if call.problem:
             return RunTool(call, call.problem, note=note)
-        before = self._calls[: self._calls.index(call)]
-        if call.name == "code_run" and any(other.name == "code_run" for other in before):
+        if call.name == "code_run" and any(other.name == "code_run" for other in self._calls.before(call)):
             return RunTool(call, "not run: one code_run a turn; send it in the next turn", not_run=True)
         if call.name == ASK and any(n for n, _ in self._inbox):
             return RunTool(call, f"not asked: {_SAID_MEANWHILE}", not_run=True)
@@ -205,10 +204,8 @@ class Session:
         following = TABLE[kind].get(self.state)
         if following is None:
             raise InvalidStep(f"{kind} cannot follow in state {self.state}")
-        if isinstance(record, ToolFinished):
-            open_calls = {call.id for call in self._calls} - self._results.keys()
-            if record.result.call_id not in open_calls:
-                raise InvalidStep(f"a result for {record.result.call_id}, which is not an open call")
+        if isinstance(record, ToolFinished) and self._calls.find(record.result.call_id) is None:
+            raise InvalidStep(f"a result for {record.result.call_id}, which is not an open call")
         return following
 
     def record(self, record: Record) -> None:
@@ -248,7 +245,7 @@ class Session:
         if self._preamble:
             text, self._preamble = f"{self._preamble}\n\n{text}", ""
         if self.state == "asking" and self._asked_call and not self._stop:
-            self._results[self._asked_call] = ToolResult(self._asked_call, "ok", text)
+            self._calls.answer(self._asked_call, "ok", text)
         else:
             self._inbox.append((record.n, text))
         self._asked_call = ""
@@ -301,10 +298,9 @@ class Session:
             return
         self._empties = 0
         self.transcript.append(message)
-        self._calls = list(message.calls)
-        self._results = {}
+        self._calls = OpenCalls(message.calls)
         self._final = None
-        if self._calls:
+        if message.calls:
             return
         if record.stop == "length":
             self._inbox.append((0, _CUT_OFF))
@@ -315,14 +311,14 @@ class Session:
             self._final = message.text
 
     def _on_tool_started(self, record: ToolStarted) -> None:
-        self._started = record.call
+        self._calls.started = record.call
 
     def _on_tool_finished(self, record: ToolFinished) -> None:
         result = record.result
-        call = next(call for call in self._calls if call.id == result.call_id)
-        self._started = None
+        call = self._calls.find(result.call_id)
+        assert call is not None  # admitted
         self._crashes = 0
-        self._results[call.id] = result
+        self._calls.finish(result)
         self.escalation.record(call, result)
         if not result.is_error:
             self._persisted = False
@@ -330,13 +326,12 @@ class Session:
             self.key_info = record.key_info
 
     def _on_asked(self, record: Asked) -> None:
-        self._started = None
         self._crashes = 0
         self.rejection = ""
         if any(n for n, _ in self._inbox):  # something was said while the question was being put
             self.state = "queued"
             if record.call:
-                self._results[record.call] = ToolResult(record.call, "ok", _SAID_MEANWHILE)
+                self._calls.answer(record.call, "ok", _SAID_MEANWHILE)
             return
         self.state = "asking"
         self._asked_call = record.call
@@ -370,10 +365,7 @@ class Session:
 
     def _on_ended(self, record: Ended) -> None:
         self._interrupt()
-        for call in self._calls:
-            if call.id not in self._results:
-                text = f"not run: the session ended first ({record.state})"
-                self._results[call.id] = ToolResult(call.id, "interrupted", text)
+        self._calls.close(f"the session ended first ({record.state})")
         # What came in while the round was ending is not lost: it opens the next one.
         late = record.upto is not None and self._last_said > record.upto
         # A stop that came later still stands when there is something it can stop.
@@ -409,25 +401,22 @@ class Session:
         self.taken.add(n)
 
     def _interrupt(self) -> None:
-        """Give the call that was under way its result: nobody knows how far it came."""
+        """Break off what was under way."""
         self._calling = self._checking = False
-        if self._started is not None and self._started not in self._results:
-            text = "interrupted: it may or may not have happened; check before repeating"
-            self._results[self._started] = ToolResult(self._started, "interrupted", text)
-        self._started = None
+        self._calls.interrupt()
 
     def _close_user_message(self) -> None:
-        parts: list[ToolResult | Text] = [self._results[call.id] for call in self._calls]
-        parts += [Text(text) for _, text in self._inbox]
-        self._calls, self._results, self._inbox = [], {}, []
+        said = tuple(Text(text) for _, text in self._inbox)
+        parts: tuple[ToolResult | Text, ...] = self._calls.results() + said
+        self._calls, self._inbox = OpenCalls(), []
         self._checked = False
         self._final = None
         if not parts:
             return
         if self.transcript and isinstance(last := self.transcript[-1], User):
-            self.transcript[-1] = User(last.parts + tuple(parts))
+            self.transcript[-1] = User(last.parts + parts)
         else:
-            self.transcript.append(User(tuple(parts)))
+            self.transcript.append(User(parts))
 
 
 def _gist(error: str) -> str:
