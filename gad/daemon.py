@@ -20,7 +20,7 @@ from typing import Any
 
 from gad import __version__
 from gad.agent import Parts, Runner
-from gad.core.records import Ended, Resumed
+from gad.core.records import ChildBegan, Ended, Resumed
 from gad.core.states import RESTING
 from gad.spool import names
 from gad.spool.claim import ignore_lease_breaks
@@ -76,6 +76,7 @@ class Daemon:
         self._called: set[str] = set()  # being read back from their journals to take a free slot
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._blocked: dict[str, asyncio.TimerHandle] = {}
+        self._newborn: dict[str, list[str]] = {}  # by parent: children that its journal does not tell of yet
         self._ending = asyncio.Event()
         self._kick = asyncio.Event()
         self._draining = False
@@ -236,6 +237,12 @@ class Daemon:
         if live is None:
             return
         intake = await live.take_in(self._door)
+        if intake.fresh and (parent := live.session.options.parent):
+            self._newborn.setdefault(parent, []).append(name)
+            self.poke(parent)
+        for child in self._newborn.pop(name, ()):
+            if live.session.state != "new" and not live.damage and child not in live.session.children:
+                await live.append(ChildBegan(self._parts.now(), child))
         if live.session.state == "running" and name not in self._runners:
             await self._resume(live)
         if intake.trouble is not None:
@@ -260,7 +267,7 @@ class Daemon:
         if name not in self.states and not self._watch.problem and not self._watch.covers(directory):
             log.warning("no more file events, looking every %g s instead: %s", POLL, self._watch.problem)
             self._kick.set()
-        if seen.settled:
+        if seen.settled and name not in self._newborn:
             self._set_state(name, seen.settled)
             return None
         if not seen.anything:

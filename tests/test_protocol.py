@@ -79,6 +79,25 @@ def test_a_task_may_ask_where_the_home_says_never(tmp_path: Path) -> None:
     play(tmp_path, [ASK, "ok"], scene, settings={"ask": "never"})
 
 
+def test_parent_and_children_know_each_other(tmp_path: Path) -> None:
+    async def scene(world: World) -> None:
+        async with world.running():
+            world.task("boss")
+            await world.rests("boss")
+            for name in ("kid-1", "kid-2"):
+                world.task(name, parent="boss")
+                assert (await world.rests(name))["parent"] == "boss"
+            world.task("orphan", parent="nobody")
+            await world.rests("orphan")
+            await until(lambda: world.status("boss").get("children") == ["kid-1", "kid-2"])
+            assert world.status("boss")["state"] == "done"
+        async with world.running():
+            world.put("boss", "reply.txt", "and?")
+            assert (await world.rests("boss", round=2))["children"] == ["kid-1", "kid-2"]
+
+    play(tmp_path, OK, scene)
+
+
 def test_reply_continues_a_finished_session_with_its_whole_history(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         async with world.running():

@@ -58,6 +58,14 @@ class Pinned:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildBegan:
+    """Another session was accepted that names this one as its parent."""
+
+    at: float
+    child: str
+
+
+@dataclass(frozen=True, slots=True)
 class StopAsked:
     """stop.txt was dropped."""
 
@@ -185,6 +193,7 @@ Record = (
     Begin
     | Said
     | Pinned
+    | ChildBegan
     | StopAsked
     | TurnedDown
     | Calling
@@ -204,6 +213,7 @@ KINDS: Mapping[str, type[Record]] = {
     "begin": Begin,
     "message": Said,
     "context": Pinned,
+    "child": ChildBegan,
     "stop": StopAsked,
     "rejected": TurnedDown,
     "calling": Calling,

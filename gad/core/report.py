@@ -31,6 +31,8 @@ def status_of(session: Session) -> dict[str, Any]:
         values["attempts"] = session.attempts
     if session.options.parent:
         values["parent"] = session.options.parent
+    if session.children:
+        values["children"] = list(session.children)
     return {key: value for key, value in values.items() if value != ""}
 
 

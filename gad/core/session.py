@@ -21,6 +21,7 @@ from gad.core.records import (
     Calling,
     Checked,
     Checking,
+    ChildBegan,
     Deferred,
     Ended,
     Paused,
@@ -74,6 +75,7 @@ class Session:
         self.question: Question | None = None
         self.key_info = ""
         self.pinned = ""
+        self.children: list[str] = []
         self.escalation = Escalation()
         self.transcript: list[Message] = []
         self.interrupted: str = ""  # what a crash broke off, for the note in output.txt
@@ -258,6 +260,9 @@ class Session:
     def _on_context(self, record: Pinned) -> None:
         self._take(record.n)
         self.pinned = record.text
+
+    def _on_child(self, record: ChildBegan) -> None:
+        self.children.append(record.child)
 
     def _on_stop(self, record: StopAsked) -> None:
         self._take(record.n)

@@ -31,6 +31,7 @@ TABLE: Mapping[str, Mapping[State, State]] = {
         "stopped": "queued",
     },
     "context": _SAME,
+    "child": _SAME,
     "stop": _SAME,
     "rejected": {"new": "new", **_SAME},
     "calling": {"queued": "running", "running": "running", "deferred": "running"},

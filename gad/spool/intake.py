@@ -96,7 +96,7 @@ def _settled(directory: str) -> str:
     state, stopped = "", False
     for record in newest(os.path.join(directory, names.JOURNAL)):
         match record.get("kind"):
-            case "context":
+            case "context" | "child":
                 continue
             case "stop":
                 stopped = True
