@@ -63,7 +63,7 @@ class Escalation:
             self.clear()
             return
         self.failures += 1
-        self.last_error = result.output
+        self.last_error = result.render()
         self._failed.add((call.name, canonical(call.arguments)))
 
     def clear(self) -> None:
