@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import json
 import logging
 import os
 import stat
@@ -77,6 +78,34 @@ def test_a_task_may_ask_where_the_home_says_never(tmp_path: Path) -> None:
         assert "ask_user" in offered[0] and "ask_user" not in offered[1]
 
     play(tmp_path, [ASK, "ok"], scene, settings={"ask": "never"})
+
+
+def test_every_file_holds_any_language(tmp_path: Path) -> None:
+    words = "你好, こんにちは, مرحبا 👩‍👩‍👧 𝔊"
+
+    async def scene(world: World) -> None:
+        async with world.running():
+            world.task("s", f"Aufgabe {words}", labels=[words], check=f"test -f '{words}.txt'", ask="user")
+            status = await world.rests("s", "asking")
+            assert status["question"] == f"Which? {words}" and status["candidates"] == [words]
+            world.put("s", "context.txt", f"pinned {words}")
+            await until(lambda: "context" in world.kinds("s"))
+            world.put("s", "reply.txt", f"this {words}")
+            await world.rests("s")
+            assert world.text("s", "result.txt") == f"done {words}\n"
+            for part in ("Aufgabe", "Which?", "this", "done"):
+                assert f"{part} {words}" in world.text("s", "output.txt")
+            assert (world.home / "work" / "s" / f"{words}.txt").read_text("utf-8") == words
+            world.put("s", "input.txt", words.encode("utf-16"))
+            await until(lambda: "archived-0001-journal.jsonl" in world.files("s"))
+            await world.rests("s", "asking")
+        sent = json.dumps(world.server.requests[1].body, ensure_ascii=False)
+        assert f"pinned {words}" in sent and f"this {words}" in sent
+        assert world.records("s")[0]["options"]["labels"] == [words]
+
+    ask = Call("ask_user", {"question": f"Which? {words}", "candidates": [words]})
+    write = Call("file_write", {"path": f"{words}.txt", "content": words})
+    play(tmp_path, [ask, write, Say(f"done {words}", chunks=9), ask], scene)
 
 
 def test_parent_and_children_know_each_other(tmp_path: Path) -> None:
