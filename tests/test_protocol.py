@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gad.cli.follow import at_rest
 from gad.daemon import Daemon
 from gad.errors import SpoolLocked
 from gad.spool import claim, names, watch
@@ -119,7 +120,7 @@ def test_parent_and_children_know_each_other(tmp_path: Path) -> None:
             world.task("orphan", parent="nobody")
             await world.rests("orphan")
             await until(lambda: world.status("boss").get("children") == ["kid-1", "kid-2"])
-            assert world.status("boss")["state"] == "done"
+            assert world.status("boss")["state"] == "done" and at_rest(world.spool / "boss")
         async with world.running():
             world.put("boss", "reply.txt", "and?")
             assert (await world.rests("boss", round=2))["children"] == ["kid-1", "kid-2"]

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from gad.cli.follow import at_rest
 from tests.scripted_server import Call, Reply, Say
-from tests.world import RESTING, World, play, until
+from tests.world import World, play, until
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -52,7 +53,7 @@ def test_nothing_is_lost_whatever_clients_do(tmp_path: Path, seed: int) -> None:
             await asyncio.gather(*(client(world, name, texts) for name, texts in said.items()))
             await until(lambda: not any(world.waiting(name) for name in said))
             for name in said:
-                await until(lambda name=name: world.status(name)["state"] in RESTING)  # type: ignore[misc]
+                await until(lambda name=name: at_rest(world.spool / name))  # type: ignore[misc]
         async with world.running():  # and a restart changes nothing
             for name, texts in said.items():
                 taken = [record["text"] for record in world.records(name) if record["kind"] == "message"]
