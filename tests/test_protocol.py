@@ -52,6 +52,28 @@ def test_input_starts_a_session_and_everything_is_there_when_status_says_done(tm
     play(tmp_path, [Say("你好 🙂", chunks=4)], scene)
 
 
+def test_calls_that_cannot_run_go_back_as_errors_and_the_others_run(tmp_path: Path) -> None:
+    async def scene(world: World) -> None:
+        async with world.running():
+            world.task("s")
+            await world.rests("s")
+        results = [message for message in world.server.requests[1].body["messages"] if message["role"] == "tool"]
+        assert len(results) == 4
+        expected = ["unknown tool 'make_coffee'", "JSON", "has no argument colour", "wrote"]
+        for result, words in zip(results, expected, strict=True):
+            assert words in result["content"], result
+        assert world.kinds("s").count("tool_started") == 1
+        assert (world.home / "work" / "s" / "a.txt").read_text() == "x"
+
+    calls = [
+        Call("make_coffee", {}),
+        Call("file_read", '{"path": "a.tx'),
+        Call("update_working_checkpoint", {"key_info": "k", "colour": "red"}),
+        Call("file_write", {"path": "a.txt", "content": "x"}),
+    ]
+    play(tmp_path, [calls, "ok"], scene)
+
+
 def test_task_yaml_sets_the_options(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         place = tmp_path / "elsewhere"

@@ -392,6 +392,17 @@ def test_with_nobody_to_ask_the_third_failure_fails() -> None:
     assert next_call(after(begin(ask="never")), 1, "ask_user", question="?").refusal
 
 
+def test_calls_of_one_answer_fail_once_together() -> None:
+    paths = [call("file_read", n, path=str(n)) for n in (1, 2, 3)]
+    session = after(begin(), answer(1, *paths))
+    for n in (1, 2, 3):
+        step = session.next_step(NOW)
+        assert isinstance(step, RunTool) and not step.refusal and step.note == ""
+        session.record(ToolFinished(111.0, ToolResult(f"c{n}", "error", "no such file")))
+    assert session.escalation.failures == 1 and session.next_step(NOW) == CallModel(2)
+    assert "different approach" in next_call(session, 2, "file_read", path="z").note
+
+
 def test_success_starts_the_count_anew() -> None:
     session = after(begin(), failing(1, 1, path="a"), failing(2, 2, path="b"), answer(3, call(n=3)), ran("c3"))
     assert next_call(session, 4, "file_read", path="z").note == ""

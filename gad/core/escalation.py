@@ -3,6 +3,7 @@
 The first failure carries its error. The same call again, with nothing learnt in between, is refused.
 The second failure in a row asks for another approach. After the third, only ask_user runs; a model that
 does not ask gets its question put by the engine, and where nobody is there to answer, the round fails.
+Calls of one answer were made without knowing of each other's errors, so they fail once together.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Escalation:
         self.failures = 0
         self.last_error = ""
         self._failed: set[tuple[str, str]] = set()
+        self._counted = False  # this answer has failed already
 
     @property
     def must_ask(self) -> bool:
@@ -48,12 +50,16 @@ class Escalation:
 
     def note(self, *, can_ask: bool) -> str:
         """Return the line that goes with one more failure, or an empty string for the first."""
-        failures = self.failures + 1
+        failures = self.failures + (0 if self._counted else 1)
         if failures == 2:
             return "[second failure in a row: take a different approach, not a variation of this one]"
         if failures >= MUST_ASK and can_ask:
             return "[third failure in a row: now call ask_user: what you tried, what you need]"
         return ""
+
+    def new_answer(self) -> None:
+        """Take note that the model has seen the errors so far."""
+        self._counted = False
 
     def record(self, call: ToolCall, result: ToolResult) -> None:
         """Count one result."""
@@ -62,7 +68,9 @@ class Escalation:
         if not result.is_error:
             self.clear()
             return
-        self.failures += 1
+        if not self._counted:
+            self._counted = True
+            self.failures += 1
         self.last_error = result.render()
         self._failed.add((call.name, canonical(call.arguments)))
 
@@ -70,4 +78,5 @@ class Escalation:
         """Forget: something worked, or a person said something."""
         self.failures = 0
         self.last_error = ""
+        self._counted = False
         self._failed.clear()

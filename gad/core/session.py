@@ -304,6 +304,7 @@ class Session:
         self._empties = 0
         self.transcript.append(message)
         self._calls = OpenCalls(message.calls)
+        self.escalation.new_answer()
         self._final = None
         if message.calls:
             return
