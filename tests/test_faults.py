@@ -682,3 +682,30 @@ def test_a_stop_for_a_rejected_task_does_not_stop_the_corrected_one(tmp_path: Pa
             assert world.status("s")["state"] == "done"
 
     play(tmp_path, OK, scene)
+
+
+def test_an_input_that_appears_while_a_look_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gad.spool.intake as intake_module
+
+    look = intake_module.survey
+
+    async def scene(world: World) -> None:
+        async with world.running() as daemon:
+            world.task("s")
+            await world.rests("s")
+        directory = world.put("s", "reply.txt", "and more").parent
+
+        def surveyed(path: str, known: str = "") -> Any:
+            seen = look(path, known)
+            world.put("s", "input.txt", "a new conversation")  # just after the listing
+            return seen
+
+        monkeypatch.setattr(intake_module, "survey", surveyed)
+        live = Live(str(directory))
+        live.load()
+        intake = daemon._door.take_in(str(directory), live.session, live.journal)
+        live.close()
+        assert [record.text for record in intake.records if isinstance(record, Said)] == ["and more"]
+        assert intake.trouble is None and "input.txt" in world.files("s")
+
+    play(tmp_path, OK, scene)

@@ -150,10 +150,11 @@ class Door:
         number = max(session.claims, seen.highest)
         begun = session.state != "new" and not damaged
         idle = not begun or session.state in ENDED
-        waiting = [name for name in (names.INPUT, names.REPLY, names.CONTEXT, names.STOP) if name in seen.waiting]
-        if begun and _older(directory, names.REPLY, names.INPUT):
-            waiting.remove(names.INPUT)  # that reply still belongs to the conversation before
-        for name in waiting:
+        # A reply that is older than the input beside it still belongs to the conversation before.
+        held = {names.INPUT} if begun and _older(directory, names.REPLY, names.INPUT) else frozenset[str]()
+        for name in (names.INPUT, names.REPLY, names.CONTEXT, names.STOP):
+            if name not in seen.waiting - held:
+                continue
             if not self._may_claim(name, begun, idle, [file for _, file in claims]):
                 continue
             if claimable(directory, name) and claim(directory, name, number + 1):
@@ -172,8 +173,8 @@ class Door:
                 continue
             taken = read_claim(directory, n, name, self.rules, self._steadiness)
             if taken is None:
-                held = os.path.lexists(os.path.join(directory, names.claim_name(n, name)))
-                intake.blocked = intake.blocked or held
+                there = os.path.lexists(os.path.join(directory, names.claim_name(n, name)))
+                intake.blocked = intake.blocked or there
             elif name == names.INPUT:
                 self._take_input(directory, session, taken, intake, journal)
                 begun = begun or intake.fresh
