@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
@@ -15,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from gad.core.cut import cut, mark
 from gad.core.ports import Outcome, ToolContext
-from gad.tools.code import OUTPUT_LIMIT, CodeRun
+from gad.tools.code import CodeRun
 from gad.tools.environment import child_environment
 from gad.tools.process import run_command
 
@@ -26,6 +28,9 @@ def context(tmp_path: Path, emit: Callable[[str], None] = lambda text: None, **e
     cwd.mkdir(exist_ok=True)
     base = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     return ToolContext("s", "call/1", str(cwd), str(tmp_path / "work"), emit, base | environment)
+
+
+LIMIT = ToolContext("", "", "", "", print).limit
 
 
 def run(where: ToolContext, code: str, kind: str = "bash", **arguments: Any) -> Outcome:
@@ -141,18 +146,56 @@ def test_long_output_is_cut_in_the_middle_and_kept_whole_in_a_file(tmp_path: Pat
     [name] = os.listdir(where.work)
     path = os.path.join(where.work, name)
     assert Path(path).read_text(encoding="utf-8") == whole
-    assert outcome.output.startswith(whole[: OUTPUT_LIMIT // 2])
-    assert outcome.output.endswith(whole[-OUTPUT_LIMIT // 2 :])
-    assert f"{len(whole) - OUTPUT_LIMIT:,} of {len(whole):,} characters cut" in outcome.output
-    assert path in outcome.output
-    assert len(outcome.output) < OUTPUT_LIMIT + 300
+    assert outcome.saved == path
+    assert outcome.output == cut(whole, LIMIT, path)
+    assert len(outcome.output) <= LIMIT
 
 
 def test_output_of_just_the_limit_is_not_cut(tmp_path: Path) -> None:
     where = context(tmp_path)
-    outcome = run(where, f"print('x' * {OUTPUT_LIMIT}, end='')", "python")
-    assert outcome.output == "x" * OUTPUT_LIMIT
-    assert os.listdir(where.work) == []
+    outcome = run(where, f"print('x' * {LIMIT}, end='')", "python")
+    assert outcome.output == "x" * LIMIT
+
+
+@pytest.mark.parametrize("limit", [60, 500, 3000, 30_000])
+def test_the_context_says_how_much_the_model_gets(tmp_path: Path, limit: int) -> None:
+    where = dataclasses.replace(context(tmp_path), limit=limit)
+    outcome = run(where, "for i in range(2000): print(i, '中')", "python")
+    whole = "".join(f"{i} 中\n" for i in range(2000))
+    assert outcome.output == cut(whole, limit, outcome.saved)
+    assert len(outcome.output) <= limit
+    assert Path(outcome.saved).read_text(encoding="utf-8") == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "kept"),
+    [("x" * 800, 10_000, False), ("x" * 801, 10_000, True), ("x" * 300, 299, True), ("x" * 300, 300, False),
+     ("7" * 150, 10_000, False), ("7" * 700, 10_000, True), ("中" * 150, 10_000, False), ("中" * 400, 10_000, True)],
+)  # fmt: skip
+def test_what_may_be_cut_later_is_kept_whole_in_a_file(tmp_path: Path, text: str, limit: int, kept: bool) -> None:
+    where = dataclasses.replace(context(tmp_path), limit=limit)
+    halves = f"import sys, time\nfor half in ({text[:100]!r}, {text[100:]!r}): print(half, end='', flush=True)"
+    outcome = run(where, halves, "python")
+    assert len(outcome.output) == min(len(text), limit)
+    assert bool(outcome.saved) == kept == bool(os.listdir(where.work))
+    if kept:
+        assert Path(outcome.saved).read_text(encoding="utf-8") == text
+
+
+def test_a_failure_keeps_its_output_too(tmp_path: Path) -> None:
+    outcome = run(context(tmp_path), "seq 1000; exit 3")
+    assert outcome.status == "error"
+    assert Path(outcome.saved).read_text() == outcome.output == "".join(f"{n}\n" for n in range(1, 1001))
+
+
+def test_code_that_holds_a_cut_mark_is_not_run(tmp_path: Path) -> None:
+    where = context(tmp_path)
+    outcome = run(where, f"touch ran\necho a\n{mark(5, 10, '/w/a.txt')}\necho b")
+    assert outcome.status == "error"
+    assert "code holds a cut mark" in outcome.output
+    assert "/w/a.txt" in outcome.output
+    assert os.listdir(where.cwd) == []
+    assert run(where, "echo '[... {gone} of {total} characters cut ...]'").status == "ok"
 
 
 def test_a_flood_is_bounded_in_the_viewer_and_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,6 +335,7 @@ def test_run_command_serves_a_check_too(tmp_path: Path) -> None:
         )
     )
     assert (finished.exit, finished.output, finished.timed_out, finished.background) == (7, "no\n", False, None)
+    assert finished.saved == ""
     with pytest.raises(FileNotFoundError):
         asyncio.run(
             run_command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import stat
 import tempfile
 import threading
@@ -15,18 +16,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gad.core.cut import mark
 from gad.core.ports import Outcome, ToolContext
 from gad.tools.file_patch import FilePatch
 from gad.tools.file_read import FileRead
 from gad.tools.file_write import FileWrite
 
 
-def context(cwd: Path) -> ToolContext:
-    return ToolContext("s", "c", str(cwd), str(cwd / "work"), lambda text: None, {"HOME": str(cwd / "home")})
+def context(cwd: Path, limit: int = 20_000) -> ToolContext:
+    return ToolContext("s", "c", str(cwd), str(cwd / "work"), lambda text: None, {"HOME": str(cwd / "home")}, limit)
 
 
-def read(cwd: Path, path: str, **arguments: Any) -> Outcome:
-    return asyncio.run(FileRead().run({"path": path, **arguments}, context(cwd)))
+def read(cwd: Path, path: str, limit: int = 20_000, **arguments: Any) -> Outcome:
+    return asyncio.run(FileRead().run({"path": path, **arguments}, context(cwd, limit)))
 
 
 def patch(cwd: Path, path: str, old: str, new: str) -> Outcome:
@@ -80,19 +82,30 @@ def test_keyword_shows_lines_before_it(tmp_path: Path) -> None:
     assert read(tmp_path, "a", keyword="line", start=300).output.startswith("280|")
 
 
-def test_long_lines_and_long_windows_are_cut_with_marks_that_lead_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [400, 2_000, 20_000])
+def test_long_lines_and_long_windows_are_cut_with_marks_that_lead_on(tmp_path: Path, limit: int) -> None:
     (tmp_path / "long").write_text("中" * 3000 + "\nshort\n")
     assert read(tmp_path, "long").output == "1|" + "中" * 1280 + "[+1,720 characters]\n2|short"
     (tmp_path / "wide").write_text("".join(f"{n}:" + "x" * 500 + "\n" for n in range(1, 101)))
     seen: list[str] = []
     start: int | None = 1
     while start is not None:
-        output = read(tmp_path, "wide", start=start).output
-        assert len(output) < 20_100
+        output = read(tmp_path, "wide", limit, start=start).output
+        assert len(output) <= limit
         *lines, last = output.splitlines()
+        assert output.count("x") > limit * 0.6 or not last.startswith("[")
         start = int(last.rpartition("=")[2].rstrip("]")) if last.startswith("[") else None
         seen += lines if start is not None else [*lines, last]
     assert [line.split("|")[0] for line in seen] == [str(n) for n in range(1, 101)]
+
+
+def test_even_a_small_limit_holds_and_shows_the_first_line(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(("中" * 5000 + "\n") * 300)
+    for limit in (150, 700, 1400, 1500, 2000):
+        output = read(tmp_path, "a", limit, start=200).output
+        assert len(output) <= limit
+        assert re.match(r"200\|中+\[\+\d,\d{3} characters\]\n", output)
+        assert re.search(r"; read on with start=20\d\]\Z", output)
 
 
 def test_a_file_larger_than_one_piece_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,6 +344,32 @@ def test_what_an_encoding_cannot_hold_is_refused(tmp_path: Path) -> None:
     failed(write(tmp_path, "b", "\ud800"), "surrogate")
     assert (tmp_path / "a").read_bytes() == before
     assert os.listdir(tmp_path) == ["a"]
+
+
+# cut marks
+
+MARK = mark(9000, 19_000, "/w/code_run-1.txt")
+
+
+def test_a_cut_mark_is_not_written_in_the_place_of_the_text(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\n")
+    for mode in ("overwrite", "append", "prepend"):
+        failed(write(tmp_path, "a", f"x\n{MARK}\ny\n", mode), "content holds a cut mark", "in /w/code_run-1.txt")
+    failed(write(tmp_path, "b/c", MARK), "content holds a cut mark")
+    failed(patch(tmp_path, "a", "two", MARK), "new_content holds a cut mark", "in full")
+    assert (tmp_path / "a").read_text() == "one\ntwo\n"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_cut_mark_that_the_file_holds_may_stay(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(f"one\n{MARK}\ntwo\n")
+    assert patch(tmp_path, "log", f"one\n{MARK}", f"1\n{MARK}").status == "ok"
+    assert patch(tmp_path, "log", "two", f"2 {MARK}").status == "ok"
+    failed(patch(tmp_path, "log", "2", mark(1, 2, "")), "new_content holds a cut mark")
+    assert write(tmp_path, "log", f"{MARK}\n").status == "ok"
+    assert (tmp_path / "log").read_text() == f"{MARK}\n"
+    assert write(tmp_path, "copy", "{{file:log:1:1}}").status == "ok"  # a reference copies what is there
+    assert (tmp_path / "copy").read_text() == MARK
 
 
 # references

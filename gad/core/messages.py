@@ -24,9 +24,10 @@ Status = Literal["ok", "error", "interrupted"]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Plain text, said by a person or by the model."""
+    """Plain text, said by a person or by the model; `note` marks the engine's own words among a person's."""
 
     text: str
+    note: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,18 @@ class Thinking:
     """A model's reasoning block, opaque to us and sent back as it came.
 
     `signature` is Anthropic's proof over `text`; `data` holds a vendor's encrypted form (Anthropic's
-    redacted thinking, OpenAI's encrypted reasoning item) when there is no readable text.
+    redacted thinking, OpenAI's encrypted reasoning item) when there is no readable text. `origin` names the
+    server that made a signed or encrypted block, as no other server accepts it.
     """
 
     text: str
     signature: str = ""
     data: str = ""
+    origin: str = ""
+
+    def fits(self, server: str) -> bool:
+        """Return whether this block may be sent to a server: no other has made it."""
+        return not self.origin or self.origin == server
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +61,16 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What one call gave: the core output and a few facts beside it, one shape for all tools."""
+    """What one call gave: the core output and a few facts beside it, one shape for all tools.
+
+    `saved` is the path of a file that holds the whole output; the model is told of it only where something is cut.
+    """
 
     call_id: str
     status: Status
     output: str
     meta: Mapping[str, Any] = field(default_factory=dict)
+    saved: str = ""
 
     @property
     def is_error(self) -> bool:
@@ -137,24 +148,25 @@ def canonical(arguments: Mapping[str, Any]) -> str:
 def part_to_json(part: Part) -> JSON:
     """Return the journal's form of one part."""
     match part:
-        case Text(text):
-            return {"text": text}
-        case Thinking(text, signature, data):
-            block = {"thinking": text, "signature": signature, "data": data}
+        case Text(text, note):
+            return {"text": text} | ({"note": True} if note else {})
+        case Thinking(text, signature, data, origin):
+            block = {"thinking": text, "signature": signature, "data": data, "origin": origin}
             return {key: value for key, value in block.items() if value or key == "thinking"}
         case ToolCall(id_, name, arguments, problem):
             found = {"call": id_, "name": name, "arguments": dict(arguments)}
             return found | ({"problem": problem} if problem else {})
-        case ToolResult(call_id, status, output, meta):
-            return {"result": call_id, "status": status, "output": output, "meta": dict(meta)}
+        case ToolResult(call_id, status, output, meta, saved):
+            found = {"result": call_id, "status": status, "output": output, "meta": dict(meta)}
+            return found | ({"saved": saved} if saved else {})
 
 
 def part_from_json(data: Mapping[str, Any]) -> Part:
     """Read back what `part_to_json` wrote. Raises KeyError or TypeError on anything else."""
     if "text" in data:
-        return Text(data["text"])
+        return Text(data["text"], data.get("note", False))
     if "thinking" in data:
-        return Thinking(data["thinking"], data.get("signature", ""), data.get("data", ""))
+        return Thinking(data["thinking"], data.get("signature", ""), data.get("data", ""), data.get("origin", ""))
     if "call" in data:
         return ToolCall(data["call"], data["name"], data["arguments"], data.get("problem", ""))
-    return ToolResult(data["result"], data["status"], data["output"], data["meta"])
+    return ToolResult(data["result"], data["status"], data["output"], data["meta"], data.get("saved", ""))

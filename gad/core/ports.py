@@ -27,13 +27,15 @@ class Request:
 
     The prefix (`system`, `tools`, then `messages`) is stable from turn to turn, so vendors can cache
     it. `anchor` is what changes every turn; a provider renders it as the last text of the newest user
-    message, behind every cache breakpoint.
+    message, behind every cache breakpoint. `schemas` is False when the tool set is unchanged and the
+    model was told it lately: a provider that writes the tools into the prompt's text then only reminds of them.
     """
 
     system: str
     tools: tuple[ToolSchema, ...]
     messages: tuple[Message, ...]
     anchor: str = ""
+    schemas: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,16 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool's run gives. `question` and `key_info` are effects on the session, not text for the model."""
+    """What a tool's run gives.
+
+    `saved` is the path of a file that holds the whole output, where `output` may be only a part of it or may be cut
+    later. `question` and `key_info` are effects on the session, not text for the model.
+    """
 
     status: Literal["ok", "error"]
     output: str
     meta: Mapping[str, Any] = field(default_factory=dict)
+    saved: str = ""
     question: Question | None = None
     key_info: str | None = None
 
@@ -89,7 +96,8 @@ class ToolContext:
     """Where a tool call runs. Paths are absolute strings.
 
     `cwd` is where relative paths start; `work` is the session's scratch directory; `emit` streams
-    text to output.txt while the tool runs; `environment` is what a child process may see.
+    text to output.txt while the tool runs; `environment` is what a child process may see; `limit` is how many
+    characters of output the model is to get of this call at most.
     """
 
     session: str
@@ -98,6 +106,7 @@ class ToolContext:
     work: str
     emit: Callable[[str], None]
     environment: Mapping[str, str] = field(default_factory=dict)
+    limit: int = 10_000
 
 
 class Tool(Protocol):

@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from gad.core.cut import join_ends
+from gad.core.weights import weigh
+
+KEEP_FROM = 800
+"""Characters, plain or weighted, beyond which the whole output is kept in a file: old results are cut to this later."""
+
 SPILL_LIMIT = 50_000_000
 """Characters that the file for the whole output holds at most."""
 
@@ -13,15 +19,20 @@ EMIT_LIMIT = 1_000_000
 
 
 class Capture:
-    """Takes decoded text piece by piece; `text` is at most about `limit` characters of it."""
+    """Takes decoded text piece by piece; `text` is at most `limit` characters of it.
+
+    `saved` is the path of the file that holds the whole output, empty as long as it is too short to be kept.
+    """
 
     def __init__(self, limit: int, spill_path: str, emit: Callable[[str], None]) -> None:
         self.total = 0
+        self.saved = ""
         self._limit = limit
         self._path = spill_path
         self._emit = emit
         self._head: list[str] = []
         self._tail = ""
+        self._weight = 0.0
         self._file: int | None = None
 
     def feed(self, text: str) -> None:
@@ -34,10 +45,13 @@ class Capture:
             self._emit(text[: EMIT_LIMIT - before])
             if self.total > EMIT_LIMIT:
                 self._emit(f"\n[more than {EMIT_LIMIT:,} characters: the rest is not shown here]\n")
-        if self.total > self._limit:
+        if not self.saved:
+            self._weight += weigh(text)
+        if self.total > self._limit or max(self.total, self._weight) > KEEP_FROM:
             if self._file is None:
                 os.makedirs(os.path.dirname(self._path), exist_ok=True)
                 self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+                self.saved = self._path
                 _write(self._file, "".join(self._head))
             if before < SPILL_LIMIT:
                 _write(self._file, text[: SPILL_LIMIT - before])
@@ -50,10 +64,8 @@ class Capture:
         head = "".join(self._head)
         if self.total <= self._limit:
             return head
-        half = self._limit // 2
-        what = "all of it is" if self.total <= SPILL_LIMIT else f"the first {SPILL_LIMIT:,} are"
-        mark = f"[... {self.total - 2 * half:,} of {self.total:,} characters cut; {what} in {self._path} ...]"
-        return f"{head[:half]}\n{mark}\n{self._tail[-half:]}"
+        held = SPILL_LIMIT if self.total > SPILL_LIMIT else 0
+        return join_ends(head, self._tail, self.total, self._limit, self._path, held)
 
     def close(self) -> None:
         """Close the file, if there is one."""

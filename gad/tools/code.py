@@ -9,14 +9,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from gad.core.cut import copied_mark
 from gad.core.ports import Outcome, ToolContext, ToolSchema
 from gad.tools.process import run_command
 
 DEFAULT_SECONDS = 60
 """How long a command may run when the call does not say."""
-
-OUTPUT_LIMIT = 10_000
-"""Characters of output that the model gets."""
 
 # The script runs under its own name and line numbers, while imports start in the working directory.
 _PYTHON = "import sys;__file__=sys.argv[1];del sys.argv[0];exec(compile(open(__file__,'rb').read(),__file__,'exec'))"
@@ -47,6 +45,8 @@ class CodeRun:
             return Outcome("error", "timeout must be more than 0 seconds")
         if not code.strip() or "\0" in code:
             return Outcome("error", "code is empty" if not code.strip() else "code holds a NUL character")
+        if refused := copied_mark("code", code):
+            return Outcome("error", refused)
         stem = os.path.join(context.work, "code_run-" + re.sub(r"[^A-Za-z0-9_-]", "_", context.call_id)[:80])
         script = stem + (".py" if arguments["type"] == "python" else ".sh")
         start = [sys.executable, "-u", "-c", _PYTHON] if arguments["type"] == "python" else ["bash"]
@@ -59,7 +59,7 @@ class CodeRun:
                 timeout=timeout,
                 emit=context.emit,
                 spill_path=stem + ".txt",
-                limit=OUTPUT_LIMIT,
+                limit=context.limit,
             )
         except (OSError, UnicodeEncodeError) as trouble:
             return Outcome("error", f"could not run: {trouble}")
@@ -72,7 +72,7 @@ class CodeRun:
         if finished.timed_out:
             meta["timeout"] = arguments.get("timeout", DEFAULT_SECONDS)
         failed = finished.timed_out or finished.exit != 0
-        return Outcome("error" if failed else "ok", finished.output, meta)
+        return Outcome("error" if failed else "ok", finished.output, meta, finished.saved)
 
 
 def _write(path: str, code: str) -> None:

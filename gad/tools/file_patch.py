@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+from gad.core.cut import copied_mark
 from gad.core.ports import Outcome, ToolContext, ToolSchema
 from gad.tools.encodings import Encoding, alternatives
 from gad.tools.textfiles import TextFile, encoding_meta, expand_references, load, perform, replace_file, resolve
@@ -50,6 +51,8 @@ def _patch(arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
     if new == old:
         return Outcome("error", "old_content and new_content are the same")
     file, matches = _find(file, old)
+    if refused := copied_mark("new_content", arguments["new_content"], file.text, old):
+        return Outcome("error", refused)
     lines = [file.text.count("\n", 0, start) + 1 for start, _ in matches[:20]]
     if not matches:
         return Outcome("error", f"old_content is not in {file.path}{_nearest(file.text, old)}")

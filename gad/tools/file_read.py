@@ -17,10 +17,10 @@ from gad.tools.textfiles import encoding_meta, opened, perform, resolve
 
 DEFAULT_LINES = 200
 LINE_LIMIT = 1_280
-"""Characters of one line that are shown."""
+"""Characters of one line that are shown, at most."""
 
-OUTPUT_LIMIT = 20_000
-"""Characters of one result."""
+_BESIDE = 120
+"""Characters that the number of a line and the marks of what is not shown take, at most."""
 
 CONTEXT_LINES = 20
 """Lines before a keyword's first match that are shown, at most."""
@@ -64,10 +64,10 @@ class _Line:
         """Drop what is not shown: many long lines would not fit into memory."""
         return self if len(self.text) <= LINE_LIMIT else _Line(self.text[:LINE_LIMIT], self.length)
 
-    def shown(self) -> str:
-        """Return the beginning and how much is gone."""
-        gone = self.length - LINE_LIMIT
-        return self.text if gone <= 0 else f"{self.text[:LINE_LIMIT]}[+{gone:,} characters]"
+    def shown(self, limit: int) -> str:
+        """Return the beginning, `limit` characters at most, and how much is gone."""
+        gone = self.length - limit
+        return self.text if gone <= 0 else f"{self.text[:limit]}[+{gone:,} characters]"
 
 
 def _read(arguments: Mapping[str, Any], context: ToolContext, stopped: threading.Event) -> Outcome:
@@ -93,22 +93,27 @@ def _read(arguments: Mapping[str, Any], context: ToolContext, stopped: threading
         if total:
             return Outcome("error", f"start is {start}, the file has {total} lines", meta)
         return Outcome("ok", "(empty file)", meta)
-    return Outcome("ok", _render(first, lines, total), meta)
+    return Outcome("ok", _render(first, lines, total, context.limit), meta, path)
 
 
-def _render(first: int, lines: list[_Line], total: int) -> str:
+def _render(first: int, lines: list[_Line], total: int, limit: int) -> str:
     shown: list[str] = []
-    room = OUTPUT_LIMIT
+    room = limit - len(_more(total, total))
+    width = max(1, min(LINE_LIMIT, limit - _BESIDE))
     for number, line in enumerate(lines, first):
-        text = f"{number}|{line.shown()}"
+        text = f"{number}|{line.shown(width)}"
         room -= len(text) + 1
         if room < 0 and shown:
             break
         shown.append(text)
     after = first + len(shown)
     if after <= total:
-        shown.append(f"[{total - after + 1:,} more lines; read on with start={after}]")
+        shown.append(_more(total - after + 1, after))
     return "\n".join(shown)
+
+
+def _more(lines: int, start: int) -> str:
+    return f"[{lines:,} more lines; read on with start={start}]"
 
 
 def _window(lines: Iterator[_Line], start: int, count: int, keyword: str | None) -> tuple[int, list[_Line], int]:

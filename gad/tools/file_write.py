@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from gad.core.cut import copied_mark
 from gad.core.ports import Outcome, ToolContext, ToolSchema
 from gad.tools.encodings import UTF8
 from gad.tools.textfiles import (
@@ -47,6 +48,9 @@ def _write(arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
     path = os.path.realpath(resolve(arguments["path"], context))
     content = expand_references(arguments["content"], context)
     former = _former(path, mode, context)
+    known = former.text if isinstance(former, TextFile) else ""
+    if refused := copied_mark("content", arguments["content"], known):
+        return Outcome("error", refused)
     encoding, info, kept = UTF8, None, b""
     if former is not None:
         info = former.info if isinstance(former, TextFile) else former

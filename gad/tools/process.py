@@ -37,7 +37,8 @@ class Finished:
     """How a command ended.
 
     `exit` is the exit code, or minus the signal's number. `output` is stdout and stderr together, cut
-    in the middle beyond the limit. `background` is the session's number (its first process's id) when
+    in the middle beyond the limit; `saved` is the file that holds the whole of it, empty for a short one.
+    `background` is the session's number (its first process's id) when
     processes that the command started are still alive.
     """
 
@@ -46,6 +47,7 @@ class Finished:
     seconds: float
     timed_out: bool
     background: int | None = None
+    saved: str = ""
 
 
 async def run_command(
@@ -60,10 +62,11 @@ async def run_command(
 ) -> Finished:
     """Run a command to its end and return how it ended.
 
-    `timeout` is in seconds; `limit` is in characters; output beyond it is cut and written whole to
-    `spill_path`. `emit` gets the output while it comes. On time-out and on cancellation the whole session gets
-    TERM, and KILL after 2 s; this coroutine returns when it is dead. Processes in the background stay
-    alive after a normal exit. Raises OSError when the command cannot be started or the output not be kept.
+    `timeout` is in seconds. `limit` is in characters: output beyond it is cut, and output that is cut or beyond
+    `KEEP_FROM` is written whole to `spill_path`. `emit` gets the output while it comes. On time-out and on
+    cancellation the whole session gets TERM, and KILL after 2 s; this coroutine returns when it is dead. Processes
+    in the background stay alive after a normal exit. Raises OSError when the command cannot be started or the output
+    not be kept.
     """
     started = time.monotonic()
     running = _Running(argv, cwd, environment, Capture(limit, spill_path, emit))
@@ -83,7 +86,7 @@ async def run_command(
             running.abandon()
         raise
     code = running.reap()
-    return Finished(code, running.text(), time.monotonic() - started, timed_out, running.background())
+    return Finished(code, running.text(), time.monotonic() - started, timed_out, running.background(), running.saved())
 
 
 class _Running:
@@ -222,6 +225,10 @@ class _Running:
     def text(self) -> str:
         """Return the kept output."""
         return self._capture.text()
+
+    def saved(self) -> str:
+        """Return the path of the file that holds the whole output, empty when there is none."""
+        return self._capture.saved
 
 
 def _discard(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
