@@ -15,16 +15,17 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gad.core import anchor
 from gad.core.arguments import check_arguments
 from gad.core.budget import FREE, Price, cost_usd
+from gad.core.context import result_limit
+from gad.core.cut import cut
 from gad.core.escalation import ASK
-from gad.core.messages import ToolResult, Usage
-from gad.core.ports import Answer, Outcome, Provider, Request, Tool, ToolContext, ToolSchema
-from gad.core.prompt import SYSTEM
+from gad.core.failover import SPRING_BACK, Standing
+from gad.core.messages import ToolCall, ToolResult, Usage
+from gad.core.ports import Answer, Outcome, Provider, Tool, ToolContext, ToolSchema
 from gad.core.records import (
     Answered,
     Asked,
@@ -33,13 +34,15 @@ from gad.core.records import (
     Checking,
     Deferred,
     Ended,
+    Moved,
     Paused,
     Record,
     ToolFinished,
     ToolStarted,
 )
+from gad.core.request import build, offered, plan_next, plan_stricter, prefix_digest
 from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool
-from gad.errors import GadError, LocalModelError, Permanent, Temporary
+from gad.errors import ContextOverflow, GadError, LocalModelError, Permanent, Refused, Temporary
 from gad.spool.live import Live
 from gad.spool.narrate import call_heading
 
@@ -77,8 +80,9 @@ class RunCommand(Protocol):
 class Parts:
     """What a runner is made of; the composition root chooses.
 
-    `price` takes a model entry's name and the id that the server reported. `spent_today` and `spend` are
-    the whole daemon's US dollars.
+    `price` takes a model entry's name and the id that the server reported; `window` gives the tokens that one of its
+    requests may take. `spent_today` and `spend` are the whole daemon's US dollars. `chain` gives the entries that may
+    answer for a model's name, the preferred one first; `standing` is what the sessions have learnt of them.
     """
 
     provider: Callable[[str], Provider]
@@ -86,12 +90,15 @@ class Parts:
     run_check: RunCommand
     retry: RetryPolicy
     price: Callable[[str, str | None], Price | None]
+    window: Callable[[str], int]
     environment: Callable[[str, str], Mapping[str, str]]
     work: Callable[[str], str]
     now: Callable[[], float] = time.time
     usd_per_day: float | None = None
     spent_today: Callable[[], float] = lambda: 0.0
     spend: Callable[[str, float], None] = lambda session, usd: None
+    chain: Callable[[str], tuple[str, ...]] = lambda name: (name,)
+    standing: Standing = field(default_factory=Standing)
 
 
 Work = CallModel | RunTool | RunCheck
@@ -177,29 +184,42 @@ class Runner:
     # -- the model -----------------------------------------------------------------------------
 
     async def _call_model(self, step: CallModel) -> Record:
-        session, parts = self.live.session, self._parts
-        name = session.options.model or ""
+        session, parts, standing = self.live.session, self._parts, self._parts.standing
         known = session.claims  # a reply that comes while we ask is not answered by our failure
+        chain = parts.chain(session.options.model or "")
+        link = standing.link(chain, parts.now())
+        if not standing.all_rest(chain, parts.now()) and (moved := self._moved(chain, link)):
+            return moved
         try:
-            provider = parts.provider(name)
+            provider = parts.provider(link)
         except GadError as exc:
-            return self._failed(str(exc), known)
-        if refusal := self._unaffordable(provider.model, parts.price(name, None)):
+            return self._out_of_reach(chain, link, exc, known)
+        if refusal := self._unaffordable(provider.model, parts.price(link, None)):
             return self._failed(refusal, known)
-        await self.live.append(Calling(self._parts.now(), step.turn, provider.model))
-        request = Request(
-            system=SYSTEM,
-            tools=self._schemas(),
-            messages=tuple(session.transcript),
-            anchor=anchor.render(key_info=session.key_info, pinned=session.pinned),
-        )
+        tools, turn = self._schemas(), step.turn
+        digest = prefix_digest(tools)
+        plan = plan_next(session, tools, turn, parts.window(link))
+        plan = replace(plan, schemas=session.elision.due(turn, (digest,)))
+        await self.live.append(Calling(parts.now(), turn, provider.model, plan, digest))
         try:
-            answer = await provider.ask(request, self.live.emit)
-        except Temporary as exc:
-            return self._defer(exc, known)
-        except (Permanent, LocalModelError) as exc:
+            try:
+                answer = await provider.ask(build(session, tools, turn), self.live.emit)
+            except ContextOverflow as exc:
+                log.info("session %s: cut and sent again: %s", self.live.name, exc)
+                plan = plan_stricter(session, tools, turn)
+                await self.live.append(Calling(parts.now(), turn, provider.model, plan, digest))
+                answer = await provider.ask(build(session, tools, turn), self.live.emit)
+        except ContextOverflow as exc:
+            return self._failed(_too_long(exc, parts.window(link)), known)
+        except Refused as exc:  # an answer, though not a welcome one
+            standing.answered(link)
             return self._failed(str(exc), known)
-        return self._answered(step, answer, parts.price(name, answer.model))
+        except (Temporary, Permanent, LocalModelError) as exc:
+            return self._out_of_reach(chain, link, exc, known)
+        if moved := self._moved(chain, link):  # all rested, and another one than the last has answered
+            await self.live.append(moved)
+        standing.answered(link)
+        return self._answered(step, answer, parts.price(link, answer.model))
 
     def _answered(self, step: CallModel, answer: Answer, price: Price | None) -> Answered:
         # A server that reports no tokens at all has not said what this took; that is not "nothing".
@@ -219,25 +239,48 @@ class Runner:
         return ""
 
     def _schemas(self) -> tuple[ToolSchema, ...]:
-        session = self.live.session
-        chosen = session.options.tools
-        return tuple(
-            tool.schema
-            for name, tool in self._parts.tools.items()
-            if (chosen is None or name in chosen) and (name != ASK or session.can_ask)
-        )
+        return offered(self.live.session, self._parts.tools)
 
     def _failed(self, error: str, known: int) -> Ended:
         return Ended(self._parts.now(), "failed", error, upto=known)
 
-    def _defer(self, error: Temporary, known: int) -> Record:
+    def _moved(self, chain: tuple[str, ...], link: str) -> Moved | None:
+        """Return the record that tells of another link in use; None when the session's records say it already."""
+        session, now = self.live.session, self._parts.now()
+        former = session.link or chain[0]
+        if former != link:
+            rest = self._parts.standing.rest(former, now)
+            return Moved(now, former, link, rest.error, rest.until) if rest else Moved(now, former, link)
+        if (told := session.failover) and told.until <= now:  # another session has tried the first one meanwhile
+            rest = self._parts.standing.rest(told.model_from, now)
+            return Moved(now, told.model_from, link, rest.error, rest.until) if rest else None
+        return None
+
+    def _out_of_reach(self, chain: tuple[str, ...], link: str, error: GadError, known: int) -> Record:
+        """Return what follows from a link's failure: another one is asked, or this one later, or the round is over."""
+        session, standing, now = self.live.session, self._parts.standing, self._parts.now()
+        standing.failed(link, error, now)
+        # A chain so slow that each rest is over before its turn comes must give up some day all the same.
+        waited = now - (session.deferred_since or now)
+        if waited <= max(self._parts.retry.give_up, SPRING_BACK) and not standing.all_rest(chain, now):
+            following = standing.link(chain, now)
+            if following != link and (moved := self._moved(chain, following)):
+                return moved
+        if standing.lasting(chain, now):
+            whole = [f"{entry}: {rest.error}" for entry in chain if (rest := standing.rest(entry, now))]
+            return self._failed(str(error) if len(chain) == 1 else " ".join(whole), known)
+        # How long a server wants to be left alone does not matter when another one is asked next.
+        asked = error.retry_after if isinstance(error, Temporary) and standing.link(chain, now) == link else None
+        return self._defer(str(error), asked, known)
+
+    def _defer(self, error: str, retry_after: float | None, known: int) -> Record:
         session, retry, now = self.live.session, self._parts.retry, self._parts.now()
         attempts = session.attempts + 1
-        wait = retry.wait(attempts, error.retry_after)
-        since = session.deferred_since if session.attempts else now
+        wait = retry.wait(attempts, retry_after)
+        since = session.deferred_since or now
         if now + wait - since > retry.give_up:
             return self._failed(f"gave up after {attempts} attempts in {now - since:.0f} s: {error}", known)
-        return Deferred(now, str(error), now + wait, attempts)
+        return Deferred(now, error, now + wait, attempts)
 
     # -- tools ---------------------------------------------------------------------------------
 
@@ -268,6 +311,7 @@ class Runner:
             work=work,
             emit=self.live.emit,
             environment=self._parts.environment(session.name, call.id),
+            limit=self._limit(call),
         )
         began = time.monotonic()
         try:
@@ -283,8 +327,12 @@ class Runner:
         output = outcome.output
         if outcome.status == "error" and step.note and not step.not_run:
             output = f"{output}\n{step.note}".strip()
-        result = ToolResult(step.call.id, outcome.status, output, dict(outcome.meta))
+        output = cut(output, self._limit(step.call) + len(step.note), outcome.saved)
+        result = ToolResult(step.call.id, outcome.status, output, dict(outcome.meta), outcome.saved)
         return ToolFinished(self._parts.now(), result, round(seconds, 3), outcome.key_info)
+
+    def _limit(self, call: ToolCall) -> int:
+        return result_limit(call.name, self.live.session.calls)
 
     async def _run_check(self, step: RunCheck) -> Record:
         session = self.live.session
@@ -298,3 +346,10 @@ class Runner:
             emit=self.live.emit,
         )
         return Checked(self._parts.now(), exit_code, output)
+
+
+def _too_long(error: ContextOverflow, window: int) -> str:
+    return (
+        f"the request is too long for the model even when it is cut to what the newest turns need: {error} "
+        f"Set `window` of its entry in gad.yaml to what the model can read (it is {window:,} tokens now)."
+    )

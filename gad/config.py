@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -33,12 +33,16 @@ class Model:
     """One entry of `models`.
 
     `key_env` names an environment variable, `key_file` an absolute path; with neither no key is sent.
-    `context` is the window in tokens when it is known. `weights` (an absolute path) and `threads` are
-    the local model's. `idle_timeout` is in seconds.
+    `context` is how many tokens the model can read and write at once when it is known, `window` how many one request
+    may take when the entry says so: see `Config.window_of`. `tools: text` writes the tools into the prompt instead of
+    using the server's own tool calls. `weights` (an absolute path) and `threads` are the local model's.
+    `idle_timeout` is in seconds.
+
+    A chain has the provider `chain` and names other entries; it cannot be asked itself, and nothing else holds of it.
     """
 
     name: str
-    provider: Literal["anthropic", "openai", "local"]
+    provider: Literal["anthropic", "openai", "local", "chain"]
     model: str
     api: Literal["chat", "responses"] = "chat"
     base_url: str | None = None
@@ -47,8 +51,11 @@ class Model:
     max_tokens: int = 8192
     idle_timeout: float = 120.0
     context: int | None = None
+    window: int | None = None
+    tools: Literal["native", "text"] = "native"
     weights: str | None = None
     threads: int | None = None
+    chain: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,29 @@ class Config:
         """Return where the value of a dotted key came from."""
         return self.sources.get(key, "default")
 
+    def chain_of(self, name: str) -> tuple[str, ...]:
+        """Return the entries that may answer for `name`, the preferred one first; a name that is no chain is its own.
+
+        A name that is not known is its own as well: a journal may remember an entry that has been removed.
+        """
+        entry = self.models.get(name)
+        return (entry.chain if entry is not None else ()) or (name,)
+
+    def window_of(self, name: str) -> int:
+        """Return how many tokens one request to an entry may take; for a chain, what each of its entries can take.
+
+        That is `window`, or by default `WINDOW`, for the local model all that it has room for; and never more than
+        its context leaves beside an answer. Raises KeyError for a name that is not known.
+        """
+        entry = self.models[name]
+        if entry.chain:
+            return min(self.window_of(link) for link in entry.chain)
+        room = _room(entry)
+        if entry.provider == "local" and entry.window is None and room is not None:
+            return room - LOCAL_RESERVE
+        window = entry.window or WINDOW
+        return window if room is None else min(window, room)
+
     def price_of(self, entry: Model, reported: str | None = None) -> Price | None:
         """Return the price of what an entry answers with; `reported` is the model id that the server named."""
         if entry.provider == "local":
@@ -119,6 +149,15 @@ class Config:
         found = find_price(self.prices, reported) if reported else None
         return found or find_price(self.prices, entry.model)
 
+
+WINDOW = 30_000
+"""Tokens that one request may take by default: a model is dear, slow and forgetful long before its context is full."""
+LEAST_WINDOW = 1000
+"""Tokens without which there is no room for a request at all."""
+LOCAL_CONTEXT = 16_384
+"""Tokens of the local model's context by default."""
+LOCAL_RESERVE = 512
+"""Tokens that stay free in the local model's context, as a request's size is estimated."""
 
 BUILT_IN: Mapping[str, Model] = MappingProxyType(
     {
@@ -147,7 +186,7 @@ BUILT_IN: Mapping[str, Model] = MappingProxyType(
             "qwen2.5-coder-1.5b-instruct",
             max_tokens=2048,
             idle_timeout=600.0,
-            context=16_384,
+            context=LOCAL_CONTEXT,
         ),
     }
 )
@@ -175,8 +214,11 @@ _MODEL: dict[str, rule.Field] = {
     "max_tokens": rule.whole(1, 10_000_000),
     "idle_timeout": rule.seconds(0.1, 86400),
     "context": rule.whole(512, 100_000_000),
+    "window": rule.whole(LEAST_WINDOW, 100_000_000),
+    "tools": rule.choice("native", "text"),
     "weights": rule.text,
     "threads": rule.whole(1, 1024),
+    "chain": rule.texts,
 }
 _RETRY: dict[str, rule.Field] = {
     "first": rule.seconds(0.01, 3600),
@@ -296,6 +338,10 @@ def _models(
     for name, node in given.items():
         path = f"models.{name}"
         values = reader.table(node, path, _MODEL)
+        if f"{path}.chain" in reader.lines:
+            chain = _chain(reader, path, values, known={*models, *given})
+            models[name] = Model(name, "chain", ", ".join(chain), chain=chain)
+            continue
         for key in ("key_file", "weights"):
             if key in values:
                 values[key] = os.path.normpath(home / os.path.expanduser(values[key]))
@@ -303,7 +349,30 @@ def _models(
             models[name] = entry
             if f"{path}.base_url" in reader.lines:
                 sources.pop(f"{path}.base_url", None)
+    for name, entry in models.items():
+        for link in entry.chain:
+            if link in models and models[link].chain:
+                what = f"{link} is a chain itself; name the entries that it is made of"
+                reader.fail(reader.lines[f"models.{name}.chain"], f"models.{name}.chain", what)
     return models
+
+
+def _chain(reader: rule.Reader, path: str, values: dict[str, Any], known: Collection[str]) -> tuple[str, ...]:
+    """Return the names in an entry's `chain`, its mistakes noted. Whether one is a chain itself is not looked at."""
+    for key in sorted(set(_MODEL) - {"chain"}):
+        if line := reader.lines.get(f"{path}.{key}"):
+            reader.fail(line, f"{path}.{key}", "has no meaning beside chain; write it into the entries of the chain")
+    links: tuple[str, ...] = values.get("chain", ())
+    problems = []
+    if "chain" in values and len(links) < 2:
+        problems.append("must name at least two entries of models, the preferred one first")
+    problems += [f"names {link} more than once; remove one" for link in dict.fromkeys(links) if links.count(link) > 1]
+    for link in dict.fromkeys(links):
+        if link not in known:
+            problems.append(f"no entry of models is called {link!r}" + rule.did_you_mean(link, known))
+    for problem in problems:
+        reader.fail(reader.lines[f"{path}.chain"], f"{path}.chain", problem)
+    return links
 
 
 def _model(reader: rule.Reader, path: str, values: dict[str, Any], base: Model | None) -> Model | None:
@@ -318,9 +387,12 @@ def _model(reader: rule.Reader, path: str, values: dict[str, Any], base: Model |
         if "provider" not in values or "model" not in values:
             return None
     provider = values.get("provider") or (base.provider if base else "")
-    allowed = {"openai": ("weights", "threads"), "anthropic": ("api", "weights", "threads")}
-    unused = allowed.get(provider, ("api", "base_url", "key_env", "key_file"))
-    for key in unused:
+    unused = {
+        "openai": ("weights", "threads"),
+        "anthropic": ("api", "weights", "threads"),
+        "local": ("api", "base_url", "key_env", "key_file", "tools"),
+    }
+    for key in unused.get(provider, ()):
         if key in values:
             reader.fail(
                 reader.lines[f"{path}.{key}"], f"{path}.{key}", f"has no meaning for provider {provider}; remove it"
@@ -337,8 +409,30 @@ def _model(reader: rule.Reader, path: str, values: dict[str, Any], base: Model |
         values.setdefault("api", "chat")
     elif base is None and "key_env" not in values:
         values["key_env"] = _DEFAULT_KEYS.get(provider)
+    if provider == "local" and base is None:
+        values.setdefault("context", LOCAL_CONTEXT)
     name = path.removeprefix("models.")
-    return replace(base, **values) if base else Model(name=name, **values)
+    entry = replace(base, **values) if base else Model(name=name, **values)
+    _check_room(reader, path, entry)
+    return entry
+
+
+def _room(entry: Model) -> int | None:
+    """Return the tokens that an entry's context leaves for a request beside an answer, or None when it is not known."""
+    return None if entry.context is None else entry.context - entry.max_tokens
+
+
+def _check_room(reader: rule.Reader, path: str, entry: Model) -> None:
+    room = _room(entry)
+    reserve = LOCAL_RESERVE if entry.provider == "local" else 0
+    if room is None or room - reserve >= LEAST_WINDOW:
+        return
+    key = next((f"{path}.{key}" for key in ("context", "max_tokens") if f"{path}.{key}" in reader.lines), path)
+    what = (
+        f"a context of {entry.context} tokens, less max_tokens ({entry.max_tokens}), has no room for a request; "
+        f"at least {LEAST_WINDOW + reserve} must be left: lower max_tokens or raise context"
+    )
+    reader.fail(reader.lines[key], key, what)
 
 
 def _prices(reader: rule.Reader, given: Mapping[str, Node]) -> dict[str, Price]:

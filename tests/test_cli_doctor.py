@@ -110,6 +110,63 @@ def test_the_model(
     assert code == (exits.ERROR if status == "fail" else exits.DONE)
 
 
+LINK = {"provider": "openai", "model": "scripted"}
+
+
+@pytest.mark.parametrize(
+    ("working", "code", "chain"),
+    [
+        ((True, True), exits.DONE, ("ok", "main: each of a, b can be asked")),
+        ((False, True), exits.DONE, ("warn", "main: a cannot be asked; the others answer instead")),
+        ((True, False), exits.DONE, ("warn", "main: b cannot be asked; the others answer instead")),
+        ((False, False), exits.ERROR, ("fail", "main: none of a, b can be asked")),
+    ],
+)
+def test_a_chain_is_fine_when_one_of_its_models_works(
+    home: Path, server: ScriptedServer, working: tuple[bool, bool], code: int, chain: tuple[str, str]
+) -> None:
+    links = dict(zip("ab", working, strict=True))
+    models: dict[str, Any] = {
+        name: LINK | ({"base_url": server.openai_url, "tools": "text"} if works else {"key_env": "ODD_KEY"})
+        for name, works in links.items()
+    }
+    models["main"] = {"chain": list(links)}
+    (home / "gad.yaml").write_text(yaml.safe_dump({"model": "main", "models": models}))
+    told, found = examine()
+    assert told == code
+    assert (found["chain"]["status"], found["chain"]["detail"]) == chain
+    for name, works in links.items():
+        assert found[f"{name} key"]["status"] == ("ok" if works else chain[0])
+        assert (f"{name} model" in found) is works
+        assert works or "set ODD_KEY" in found[f"{name} key"]["mend"][0]
+    assert len(server.lookups) == sum(working)
+
+
+def test_a_chain_in_the_lists_of_models_and_settings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    (home / "gad.yaml").write_text(
+        "model: main\nmodels:\n  main: {chain: [claude, gpt]}\n  gpt: {window: 20000, tools: text}\n"
+    )
+    found = {one["name"]: one for one in json.loads(CliRunner().invoke(gad, ["models", "--json"]).stdout)}
+    assert (found["main"]["provider"], found["main"]["chain"], found["main"]["default"]) == (
+        "chain",
+        ["claude", "gpt"],
+        True,
+    )
+    assert (found["main"]["key"], found["gpt"]["key"]) == ("present, not for claude", "present")
+    assert [found[name]["window"] for name in ("main", "claude", "gpt", "local")] == [20_000, 30_000, 20_000, 13_824]
+    row = next(line for line in CliRunner().invoke(gad, ["models"]).stdout.splitlines() if line.startswith("* main"))
+    assert row.split() == ["*", "main", "chain", "claude", ">", "gpt", "present,", "not", "for", "claude", "-"]
+
+    told = json.loads(CliRunner().invoke(gad, ["config", "--json"]).stdout)["settings"]
+    assert told["models.main.chain"] == {"value": ["claude", "gpt"], "source": "gad.yaml:3"}
+    assert [key for key in told if key.startswith("models.main.")] == ["models.main.chain"]
+    assert told["models.gpt.window"] == {"value": 20_000, "source": "gad.yaml:4"}
+    assert told["models.gpt.tools"] == {"value": "text", "source": "gad.yaml:4"}
+    assert told["models.claude.window"] == {"value": 30_000, "source": "default"}
+    assert {"models.local.tools", "models.gpt.chain", "models.claude.api"}.isdisjoint(told)
+
+
 def test_the_embedded_model(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = examine()[1]["weights"]
     assert (weights["status"], "fetched once, at the first task" in weights["detail"]) == ("warn", True)

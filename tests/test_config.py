@@ -50,6 +50,8 @@ def test_the_template_is_the_repository_s_own_gad_yaml_and_its_examples_are_righ
     settings = [line for line in lines if line.startswith((" ", *config._TOP)) and ":" in line]
     found = load(tmp_path, "\n".join(settings))
     assert found.models["mine"].base_url == "http://localhost:8000/v1"
+    assert (found.models["mine"].tools, found.window_of("mine")) == ("text", 20_000)
+    assert found.chain_of("main") == ("claude", "gpt", "mine")
     assert found.limits.seconds == 7200
     assert found.retry == Retry()
 
@@ -115,6 +117,24 @@ MISTAKES = [
     ("models: {local: {base_url: 'http://x'}}", "models.local.base_url: has no meaning for provider local"),
     ("models: {gpt: {base_url: localhost}}", "must be a URL that begins with http:// or https://"),
     ("models: {gpt: {key_env: A, key_file: b}}", "key_env is given as well; keep one of the two"),
+    ("models: {gpt: {window: 999}}", "models.gpt.window: must be a whole number from 1000 to 100000000, not '999'"),
+    ("models: {gpt: {window: all}}", "models.gpt.window: must be a whole number"),
+    ("models: {gpt: {tools: none}}", "models.gpt.tools: must be one of native, text, not 'none'"),
+    ("models: {local: {tools: text}}", "models.local.tools: has no meaning for provider local; remove it"),
+    (
+        "models:\n  gpt:\n    context: 32000",
+        "gad.yaml:3: models.gpt.context: a context of 32000 tokens, less max_tokens",
+    ),
+    ("models:\n  local:\n    max_tokens: 15000", "gad.yaml:3: models.local.max_tokens: a context of 16384 tokens"),
+    ("models: {m: {chain: [gpt]}}", "models.m.chain: must name at least two entries of models"),
+    ("models: {m: {chain: []}}", "models.m.chain: must name at least two entries of models"),
+    ("models: {m: {chain: {a: b}}}", "models.m.chain: must be a list of words, not a mapping"),
+    ("models:\n  m:\n    chain: [gpt, gpt]", "gad.yaml:3: models.m.chain: names gpt more than once; remove one"),
+    ("models: {m: {chain: [gpt, clade]}}", "no entry of models is called 'clade'; did you mean claude?"),
+    ("models: {m: {chain: [gpt, m]}}", "models.m.chain: m is a chain itself"),
+    ("models: {m: {chain: [gpt, n]}, n: {chain: [gpt, claude]}}", "models.m.chain: n is a chain itself; name the"),
+    ("models:\n  m:\n    chain: [gpt, local]\n    window: 2000", "gad.yaml:4: models.m.window: has no meaning beside"),
+    ("model: mian\nmodels: {main: {chain: [gpt, local]}}", "'mian'; did you mean main?"),
     ("retry: {first: 5m, most: 1s}", "retry.first: 300 s is more than retry.most, 1 s"),
     ("prices: {x: {input: 1}}", "prices.x: output is missing"),
     ("prices: {x: {input: -1, output: 1}}", "prices.x.input: must be US dollars per million tokens"),
@@ -134,6 +154,48 @@ MISTAKES = [
 @pytest.mark.parametrize(("text", "said"), MISTAKES, ids=[text[:30] for text, _ in MISTAKES])
 def test_a_mistake_is_named_with_its_line_and_how_to_mend_it(tmp_path: Path, text: str, said: str) -> None:
     assert any(said in line for line in problems(tmp_path, text)), problems(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["models: {m: {chain: [gpt]}}", "models: {m: {chain: {a: b}}}"])
+def test_a_wrong_chain_is_one_mistake(tmp_path: Path, text: str) -> None:
+    assert len(problems(tmp_path, text)) == 1
+
+
+def test_a_chain_is_an_entry_that_models_and_tasks_can_name(tmp_path: Path) -> None:
+    found = load(tmp_path, "model: main\nmodels:\n  main: {chain: [mine, gpt]}\n  mine: {provider: openai, model: m}")
+    assert (found.model, found.chain_of("main"), found.chain_of("gpt")) == ("main", ("mine", "gpt"), ("gpt",))
+    assert found.chain_of("removed since") == ("removed since",)
+    assert found.source("models.main.chain") == "gad.yaml:3"
+    assert parse_task("model: main", models=found.models).model == "main"
+    assert load(tmp_path, "models: {main: {chain: 'claude, gpt'}}").chain_of("main") == ("claude", "gpt")
+    with pytest.raises(ConfigError, match="did you mean main"):
+        parse_task("model: mainn", models=found.models)
+
+
+@pytest.mark.parametrize(
+    ("entry", "tokens"),
+    [
+        ("{provider: openai, model: m}", 30_000),
+        ("{provider: openai, model: m, window: 50_000}", 50_000),
+        ("{provider: openai, model: m, context: 200000}", 30_000),
+        ("{provider: openai, model: m, context: 32768}", 32_768 - 8192),
+        ("{provider: anthropic, model: m, context: 20000, max_tokens: 10000, window: 15000}", 10_000),
+        ("{provider: anthropic, model: m, context: 20000, max_tokens: 10000, window: 5000}", 5000),
+        ("{provider: local, model: m}", 16_384 - 8192 - 512),
+        ("{provider: local, model: m, context: 8000, max_tokens: 1000}", 8000 - 1000 - 512),
+        ("{provider: local, model: m, context: 64000, max_tokens: 4000}", 64_000 - 4000 - 512),
+        ("{provider: local, model: m, context: 8000, max_tokens: 1000, window: 9000}", 7000),
+    ],
+)
+def test_how_many_tokens_a_request_may_take(tmp_path: Path, entry: str, tokens: int) -> None:
+    found = load(tmp_path, f"models: {{m: {entry}, both: {{chain: [claude, m]}}}}")
+    assert found.window_of("m") == tokens
+    assert found.window_of("both") == min(30_000, tokens)
+
+
+def test_the_windows_of_the_built_in_models(tmp_path: Path) -> None:
+    found = load(tmp_path, "")
+    assert [found.window_of(name) for name in NAMES] == [30_000, 30_000, 13_824]
 
 
 def test_all_mistakes_are_told_at_once_in_the_order_of_their_lines(tmp_path: Path) -> None:

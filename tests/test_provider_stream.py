@@ -30,6 +30,23 @@ from tests.scripted_server import (
 EACH = pytest.mark.parametrize("api", APIS)
 
 
+def ask_twice(api: str, parts: list[Part]) -> tuple[Assistant, ScriptedServer]:
+    """Ask, then send the answer back to the same server with its call's result."""
+
+    async def run() -> tuple[Assistant, ScriptedServer]:
+        async with ScriptedServer([parts, "Done."]) as server:
+            model = provider(api, server)
+            try:
+                said = (await model.ask(HELLO, lambda text: None)).message
+                back = User((ToolResult("t1", "ok", "text"),))
+                await model.ask(Request("", (), (*HELLO.messages, said, back)), lambda text: None)
+                return said, server
+            finally:
+                await model.close()
+
+    return asyncio.run(run())
+
+
 @EACH
 def test_text_streams_in_and_usage_counts_the_whole_prompt(api: str) -> None:
     shown: list[str] = []
@@ -291,11 +308,10 @@ def test_thinking_keeps_its_signature_and_goes_back_in_place() -> None:
         Say("Reading."),
         Call("file_read", {"path": "a"}, "t1"),
     ]
-    answer, _ = ask("anthropic", parts)
-    assert answer.message.parts[:2] == (Thinking("Let me see.", "SIG=="), Thinking("", "", "ENCRYPTED"))
-    back = User((ToolResult("t1", "ok", "text"),))
-    _, server = ask("anthropic", "Done.", request=Request("", (), (*HELLO.messages, answer.message, back)))
-    assert server.requests[0].body["messages"][1]["content"] == [
+    said, server = ask_twice("anthropic", parts)
+    host = f"127.0.0.1:{server.port}"
+    assert said.parts[:2] == (Thinking("Let me see.", "SIG==", "", host), Thinking("", "", "ENCRYPTED", host))
+    assert server.requests[1].body["messages"][1]["content"] == [
         {"type": "thinking", "thinking": "Let me see.", "signature": "SIG=="},
         {"type": "redacted_thinking", "data": "ENCRYPTED"},
         {"type": "text", "text": "Reading."},
@@ -304,10 +320,8 @@ def test_thinking_keeps_its_signature_and_goes_back_in_place() -> None:
 
 
 def test_encrypted_reasoning_goes_back_to_responses_in_place() -> None:
-    answer, _ = ask("responses", [Think("Let me see.", data="ENCRYPTED"), Call("file_read", {"path": "a"}, "t1")])
-    back = User((ToolResult("t1", "ok", "text"),))
-    _, server = ask("responses", "Done.", request=Request("", (), (*HELLO.messages, answer.message, back)))
-    body = server.requests[0].body
+    _, server = ask_twice("responses", [Think("Let me see.", data="ENCRYPTED"), Call("file_read", {"path": "a"}, "t1")])
+    body = server.requests[1].body
     assert (body["store"], body["include"]) == (False, ["reasoning.encrypted_content"])
     reasoning, call = body["input"][1:3]
     assert (reasoning["type"], reasoning["encrypted_content"]) == ("reasoning", "ENCRYPTED")

@@ -8,7 +8,7 @@ import pwd
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gad.agent import Parts, RetryPolicy
 from gad.config import Config, Model, read_key
@@ -26,6 +26,9 @@ from gad.tools.orphans import end_orphans, identity
 from gad.tools.process import run_command
 from gad.tools.toolset import all_tools
 
+if TYPE_CHECKING:
+    from gad.providers.stream import StreamProvider
+
 CHECK_SECONDS = 600.0
 """How long a task's check may run."""
 CHECK_OUTPUT = 4000
@@ -42,7 +45,11 @@ class Providers:
         self._built: dict[str, Provider] = {}
 
     def __call__(self, name: str) -> Provider:
-        """Return the provider of one entry. Raises ConfigError or AuthError that say how to mend it."""
+        """Return the provider of one entry; of a chain, that of its first one.
+
+        Raises ConfigError or AuthError that say how to mend it.
+        """
+        name = self._config.chain_of(name)[0]
         if name not in self._built:
             entry = self._config.models.get(name)
             if entry is None:
@@ -51,51 +58,64 @@ class Providers:
             self._built[name] = self._build(entry)
         return self._built[name]
 
+    # An SDK takes up to a second to import, so each is imported when it is first needed.
+
     def _build(self, entry: Model) -> Provider:
-        # An SDK takes up to a second to import, so each is imported when it is first needed.
         if entry.provider == "local":
-            from gad.providers.local.provider import LocalProvider
-            from gad.providers.local.weights import MODELS
+            return self._local(entry)
+        provider = vendor_provider(entry, self._environ)
+        if entry.tools == "native":
+            return provider
+        from gad.providers.text import TextProvider
 
-            spec = MODELS.get(entry.model)
-            if spec is None and entry.weights is None:
-                raise ConfigError(f"models.{entry.name}.model: there are no weights for {entry.model!r}; choose "
-                                  f"{' or '.join(MODELS)}, or name a GGUF file with `weights:`")  # fmt: skip
-            settings: dict[str, Any] = {"spec": spec} if spec is not None else {}
-            if entry.context is not None:
-                settings["context"] = entry.context
-            return LocalProvider(
-                weights=entry.weights,
-                threads=entry.threads,
-                max_tokens=entry.max_tokens,
-                idle_timeout=entry.idle_timeout,
-                progress=self._progress,
-                **settings,
-            )
-        key = find_key(entry, self._environ)
-        chosen: dict[str, Any] = {
-            "model": entry.model,
-            "api_key": key,
-            "base_url": entry.base_url,
-            "max_tokens": entry.max_tokens,
-            "idle_timeout": entry.idle_timeout,
-        }
-        if entry.provider == "anthropic":
-            from gad.providers.anthropic import AnthropicProvider
+        return TextProvider(provider)
 
-            return AnthropicProvider(**chosen)
-        if entry.api == "responses":
-            from gad.providers.openai_responses import ResponsesProvider
+    def _local(self, entry: Model) -> Provider:
+        from gad.providers.local.provider import LocalProvider
+        from gad.providers.local.weights import MODELS
 
-            return ResponsesProvider(**chosen)
-        from gad.providers.openai_chat import ChatProvider
-
-        return ChatProvider(**chosen)
+        spec = MODELS.get(entry.model)
+        if spec is None and entry.weights is None:
+            raise ConfigError(f"models.{entry.name}.model: there are no weights for {entry.model!r}; choose "
+                              f"{' or '.join(MODELS)}, or name a GGUF file with `weights:`")  # fmt: skip
+        settings: dict[str, Any] = {"spec": spec} if spec is not None else {}
+        if entry.context is not None:
+            settings["context"] = entry.context
+        return LocalProvider(
+            weights=entry.weights,
+            threads=entry.threads,
+            max_tokens=entry.max_tokens,
+            idle_timeout=entry.idle_timeout,
+            progress=self._progress,
+            **settings,
+        )
 
     async def close(self) -> None:
         """Close them all."""
         for provider in self._built.values():
             await provider.close()
+
+
+def vendor_provider(entry: Model, environ: Mapping[str, str]) -> StreamProvider:
+    """Return the provider of an entry that is asked over HTTP. Raises what `find_key` does."""
+    chosen: dict[str, Any] = {
+        "model": entry.model,
+        "api_key": find_key(entry, environ),
+        "base_url": entry.base_url,
+        "max_tokens": entry.max_tokens,
+        "idle_timeout": entry.idle_timeout,
+    }
+    if entry.provider == "anthropic":
+        from gad.providers.anthropic import AnthropicProvider
+
+        return AnthropicProvider(**chosen)
+    if entry.api == "responses":
+        from gad.providers.openai_responses import ResponsesProvider
+
+        return ResponsesProvider(**chosen)
+    from gad.providers.openai_chat import ChatProvider
+
+    return ChatProvider(**chosen)
 
 
 def find_key(entry: Model, environ: Mapping[str, str]) -> str:
@@ -138,7 +158,8 @@ def build_daemon(
         options = parse_task(task, models=config.models) if task is not None else TaskOptions()
         check_cwd(options)
         effective = with_defaults(options, config)
-        persist = config.models[effective.model or config.model].provider == "local"
+        first = config.chain_of(effective.model or config.model)[0]
+        persist = config.models[first].provider == "local"
         return Beginning(effective, preamble(effective.cwd or str(config.work_dir / session)), persist)
 
     parts = Parts(
@@ -147,6 +168,8 @@ def build_daemon(
         run_check=run_check,
         retry=RetryPolicy(config.retry.first, config.retry.most, config.retry.give_up),
         price=price,
+        window=config.window_of,
+        chain=config.chain_of,
         environment=lambda session, call: base | identity(home, session, call),
         work=work,
         usd_per_day=config.usd_per_day,

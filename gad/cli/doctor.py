@@ -10,7 +10,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -216,11 +216,37 @@ def running_daemon(place: Path) -> Check:
 
 
 def model(config: Config, environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check that the default model can be asked."""
+    """Check that the default model can be asked; of a chain, that one of its entries can."""
+    entry = config.models[config.model]
+    if entry.chain:
+        yield from chain(config, entry, environ)
+    else:
+        yield from single_model(entry, environ)
+
+
+def chain(config: Config, entry: Model, environ: Mapping[str, str]) -> Iterator[Check]:
+    """Check each entry of a chain: what fails is a warning as long as another one works."""
+    found = {link: list(single_model(config.models[link], environ)) for link in entry.chain}
+    failing = [link for link, made in found.items() if any(check.status == "fail" for check in made)]
+    works = len(failing) < len(found)
+    for link, made in found.items():
+        for check in made:
+            mild = "warn" if check.status == "fail" and works else check.status
+            yield replace(check, name=f"{link} {check.name}", status=mild)
+    if not works:
+        yield Check("chain", "fail", f"{entry.name}: none of {', '.join(failing)} can be asked", ("mend one of them",))
+    elif failing:
+        rest = f"{', '.join(failing)} cannot be asked"
+        yield Check("chain", "warn", f"{entry.name}: {rest}; the others answer instead", ("see above",))
+    else:
+        yield Check("chain", "ok", f"{entry.name}: each of {', '.join(entry.chain)} can be asked")
+
+
+def single_model(entry: Model, environ: Mapping[str, str]) -> Iterator[Check]:
+    """Check that one model can be asked."""
     from gad.cli.compose import find_key
     from gad.errors import GadError
 
-    entry = config.models[config.model]
     if entry.provider == "local":
         yield from local_model(entry)
         return
@@ -231,20 +257,18 @@ def model(config: Config, environ: Mapping[str, str]) -> Iterator[Check]:
         yield Check("key", "fail", what, (mend,))
         return
     yield Check("key", "ok", "not needed" if key == "none" else f"from {entry.key_file or entry.key_env}")
-    yield asyncio.run(reach(config, entry, environ))
+    yield asyncio.run(reach(entry, environ))
 
 
-async def reach(config: Config, entry: Model, environ: Mapping[str, str]) -> Check:
+async def reach(entry: Model, environ: Mapping[str, str]) -> Check:
     """Ask the model's server for its models: it costs nothing, and needs the network and the key to be right."""
-    from gad.cli.compose import Providers
+    from gad.cli.compose import vendor_provider
     from gad.errors import BadRequest, GadError
-    from gad.providers.stream import StreamProvider
 
-    providers = Providers(config, environ, lambda what, done, total: None)
     where = f"{entry.name} ({entry.model})"
+    provider = None
     try:
-        provider = providers(entry.name)
-        assert isinstance(provider, StreamProvider)
+        provider = vendor_provider(entry, environ)
         names = await provider.models(PROBE_SECONDS)
     except BadRequest as exc:
         return Check("model", "warn", f"{where}: its server answers, but does not list its models", (str(exc),))
@@ -252,7 +276,8 @@ async def reach(config: Config, entry: Model, environ: Mapping[str, str]) -> Che
         what, _, mend = str(exc).partition(". ")
         return Check("model", "fail", f"{where}: {what}", (mend,) if mend else ())
     finally:
-        await providers.close()
+        if provider is not None:
+            await provider.close()
     # Anthropic's list comes in pages, so it cannot tell that a name is missing.
     if names and entry.model not in names and entry.provider == "openai":
         known = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")

@@ -89,14 +89,20 @@ def models_command(place: Place, as_json: bool) -> None:
         (
             ("* " if one["default"] else "  ") + one["name"],
             one["provider"],
-            one["model"],
+            " > ".join(one["chain"]) or one["model"],
             one["key"],
-            "unknown" if one["price"] is None else f"{one['price']['input']:g} / {one['price']['output']:g}",
+            _price(one),
             one["base_url"] or "",
         )
         for one in found
     ]
     table(("  NAME", "PROVIDER", "MODEL", "KEY", "USD PER MILLION", ""), rows)
+
+
+def _price(one: dict[str, Any]) -> str:
+    if one["chain"]:
+        return "-"
+    return "unknown" if one["price"] is None else f"{one['price']['input']:g} / {one['price']['output']:g}"
 
 
 @click.command("config")
@@ -122,26 +128,47 @@ def _settings(config: Config) -> Iterable[tuple[str, Any, str]]:
     named = {key.rsplit(".", 1)[0] for key in config.sources if key.startswith("prices.") and key.count(".") > 1}
     sections |= {path: config.prices[path.removeprefix("prices.")] for path in sorted(named)}
     for path, section in sections.items():
+        model = config.models.get(path.removeprefix("models.")) if path.startswith("models.") else None
         for part in dataclasses.fields(section):
             key = f"{path}.{part.name}"
             value = getattr(section, part.name)
             told = value is not None or key in config.sources or path in ("limits", "spool")
-            if told and part.name != "name" and not (part.name == "api" and section.provider != "openai"):
+            if model is not None:
+                told = _has_meaning(model, part.name) and (told or part.name == "window")
+                value = config.window_of(model.name) if part.name == "window" else value
+            if told:
                 yield key, value, config.source(key)
 
 
-def _model(config: Config, entry: Model, environ: dict[str, str]) -> dict[str, Any]:
+def _has_meaning(entry: Model, key: str) -> bool:
+    """Return whether a key is a setting of this kind of entry."""
+    if entry.chain or key == "chain":
+        return bool(entry.chain) and key == "chain"
+    if key == "api":
+        return entry.provider == "openai"
+    return key != "name" and not (key == "tools" and entry.provider == "local")
+
+
+def _key(config: Config, entry: Model, environ: dict[str, str]) -> str:
+    """Return whether an entry's key is there; a chain needs the key of one of its entries at least."""
     from gad.config import read_key
     from gad.errors import ConfigError
 
-    price = config.price_of(entry)
+    if entry.chain:
+        lacking = [link for link in entry.chain if _key(config, config.models[link], environ).startswith("missing")]
+        if not lacking:
+            return "present"
+        return f"{'missing' if len(lacking) == len(entry.chain) else 'present'}, not for {', '.join(lacking)}"
     if entry.provider == "local" or not (entry.key_env or entry.key_file):
-        key = "not needed"
-    else:
-        try:
-            key = "present" if read_key(entry, environ) else f"missing: {entry.key_env or entry.key_file}"
-        except ConfigError as exc:
-            key = f"missing: {exc}"
+        return "not needed"
+    try:
+        return "present" if read_key(entry, environ) else f"missing: {entry.key_env or entry.key_file}"
+    except ConfigError as exc:
+        return f"missing: {exc}"
+
+
+def _model(config: Config, entry: Model, environ: dict[str, str]) -> dict[str, Any]:
+    price = None if entry.chain else config.price_of(entry)
     return {
         "name": entry.name,
         "default": entry.name == config.model,
@@ -150,7 +177,9 @@ def _model(config: Config, entry: Model, environ: dict[str, str]) -> dict[str, A
         "api": entry.api,
         "base_url": entry.base_url,
         "context": entry.context,
-        "key": key,
+        "window": config.window_of(entry.name),
+        "chain": list(entry.chain),
+        "key": _key(config, entry, environ),
         "price": None if price is None else dataclasses.asdict(price),
     }
 

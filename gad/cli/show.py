@@ -1,4 +1,4 @@
-"""gad show: a session's whole transcript from its journal."""
+"""gad show: a session's whole transcript from its journal, or what one of its requests sent."""
 
 from __future__ import annotations
 
@@ -20,15 +20,27 @@ Record = Mapping[str, Any]
 
 @click.command("show")
 @click.argument("session")
-@click.option("--json", "as_json", is_flag=True, help="Print the journal's records as one JSON list.")
+@click.argument("turn", type=click.IntRange(min=1), required=False)
+@click.option("--context", is_flag=True, help="Show exactly what was sent at TURN, and how large each part is.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead: the journal's records, or the request.")
 @click.pass_obj
-def show_command(place: Place, session: str, as_json: bool) -> None:
-    """Show everything that happened in SESSION: messages, answers, tool calls and their results."""
+def show_command(place: Place, session: str, turn: int | None, context: bool, as_json: bool) -> None:
+    """Show everything that happened in SESSION: messages, answers, tool calls and their results.
+
+    With --context, show the request of turn TURN instead, by default the newest one's.
+    """
+    if turn is not None and not context:
+        raise click.UsageError("TURN goes with --context: gad show --context SESSION TURN")
     directory = place.spool() / session
     if not valid_session_name(session) or not directory.is_dir():
         raise GadError(f"there is no session {session}; gad ps --all lists them")
     if not (directory / JOURNAL).exists():
         raise GadError(f"session {session} has no journal yet; was it taken (is the daemon running: gad up)?")
+    if context:
+        from gad.cli.sent import show_sent
+
+        show_sent([record for _, record in records(directory)], turn, as_json=as_json)
+        return
     if as_json:
         click.echo(json.dumps([record for _, record in records(directory)], ensure_ascii=False))
         return
@@ -142,6 +154,12 @@ def _deferred(record: Record) -> Iterator[str]:
     yield record["error"]
 
 
+def _moved(record: Record) -> Iterator[str]:
+    yield _head(record, f"goes on with {record['model_to']} in place of {record['model_from']}")
+    if record["error"]:
+        yield record["error"]
+
+
 def _nothing(record: Record) -> Iterator[str]:
     return iter(())
 
@@ -156,6 +174,7 @@ _LINES: Mapping[str, Callable[[Record], Iterator[str]]] = {
     "tool_started": _nothing,
     "tool_finished": _result,
     "deferred": _deferred,
+    "moved": _moved,
     "asked": _asked,
     "checked": _checked,
     "ended": _ended,

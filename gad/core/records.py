@@ -8,9 +8,10 @@ records (`gad.core.session`). `encode` and `decode` are the JSON form, one objec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from gad.core.context import Plan
 from gad.core.messages import Assistant, StopReason, ToolCall, ToolResult, Usage, part_from_json, part_to_json
 from gad.core.task import TaskOptions
 from gad.errors import JournalDamaged
@@ -85,11 +86,17 @@ class TurnedDown:
 
 @dataclass(frozen=True, slots=True)
 class Calling:
-    """A request is about to go out. Closes the user message: what came later waits for the next turn."""
+    """A request is about to go out. Closes the user message: what came later waits for the next turn.
+
+    `plan` says what of the transcript it shows, `prefix` is a digest of the system text and the tools that stand
+    before it: with the records before this one, they say exactly what is sent.
+    """
 
     at: float
     turn: int
     model: str
+    plan: Plan = field(default_factory=Plan)
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,21 @@ class Deferred:
     error: str
     retry_at: float
     attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Another model of the chain is asked from now on; both are named by their entries in gad.yaml.
+
+    `error` says why the former one is not asked, and `until` (seconds since the epoch) when it is tried again. Without
+    an error there is no reason left not to ask the new one, which the chain prefers.
+    """
+
+    at: float
+    model_from: str
+    model_to: str
+    error: str = ""
+    until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +220,7 @@ Record = (
     | TurnedDown
     | Calling
     | Deferred
+    | Moved
     | Answered
     | ToolStarted
     | ToolFinished
@@ -218,6 +241,7 @@ KINDS: Mapping[str, type[Record]] = {
     "rejected": TurnedDown,
     "calling": Calling,
     "deferred": Deferred,
+    "moved": Moved,
     "answer": Answered,
     "tool_started": ToolStarted,
     "tool_finished": ToolFinished,
@@ -279,6 +303,8 @@ def decode(data: object) -> Record:
             if not isinstance(result, ToolResult):
                 raise TypeError("result is not a tool result")
             fields["result"] = result
+        elif kind is Calling:
+            fields["plan"] = Plan(**fields["plan"])
         elif kind is Asked:
             fields["candidates"] = tuple(fields["candidates"])
         return kind(**fields)

@@ -26,6 +26,9 @@ def status_of(session: Session) -> dict[str, Any]:
         values["candidates"] = list(session.question.candidates)
     if session.rejection or session.error:
         values["error"] = session.rejection or session.error
+    if moved := session.failover:
+        error = moved.error.rstrip(".")
+        values["failover"] = f"{moved.model_from}: {error}; tried again from {_iso(moved.until)}"
     if session.state == "deferred":
         values["retry_at"] = _iso(session.retry_at)
         values["attempts"] = session.attempts

@@ -6,13 +6,17 @@ resumed by folding `record` over its journal. Rule one is the table in `gad.core
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
+from gad.core import anchor
 from gad.core.calls import OpenCalls
+from gad.core.context import Context, Plan, weigh_message
+from gad.core.elision import Elision
 from gad.core.escalation import ASK, Escalation
 from gad.core.limits import Spent, over_limit
-from gad.core.messages import Message, Text, ToolCall, ToolResult, Usage, User
+from gad.core.messages import Assistant, Message, Text, ToolCall, ToolResult, Usage, User
 from gad.core.ports import Question
 from gad.core.records import (
     Answered,
@@ -24,6 +28,7 @@ from gad.core.records import (
     ChildBegan,
     Deferred,
     Ended,
+    Moved,
     Paused,
     Pinned,
     Record,
@@ -37,7 +42,9 @@ from gad.core.records import (
 )
 from gad.core.states import ENDED, RESTING, TABLE, State
 from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool, Step
+from gad.core.summary import summarise
 from gad.core.task import TaskOptions
+from gad.core.weights import ALPHA
 from gad.errors import InvalidStep
 
 EMPTY_ANSWERS = 3
@@ -46,6 +53,9 @@ CHECK_RETRIES = 3
 """How many times a failing check goes back to the model in one round."""
 CRASHES = 3
 """How many crashes in a row a session may be part of before it is given up."""
+
+_TRUSTED = (0.7, 2.0)
+"""A vendor's token counts are believed between these shares of the estimate: some count only what was not cached."""
 
 _CUT_OFF = "[your answer was cut off at the output limit; go on from where it stopped]"
 _SAID_MEANWHILE = "the user has said something meanwhile; it follows"
@@ -71,13 +81,21 @@ class Session:
         self.rejection = ""
         self.retry_at = 0.0
         self.attempts = 0
-        self.deferred_since = 0.0
+        self.deferred_since = 0.0  # since when no model has answered; 0 while one does
+        self.link = ""  # the entry of a chain of models that is in use, when it is not the first
+        self.failover: Moved | None = None  # why the first one is not in use
         self.question: Question | None = None
         self.key_info = ""
         self.pinned = ""
         self.children: list[str] = []
         self.escalation = Escalation()
         self.transcript: list[Message] = []
+        # Of the latest turns: their messages' end in the transcript, their numbers, and a line on each.
+        self.summaries: deque[tuple[int, int, str]] = deque(maxlen=anchor.SUMMARIES)
+        self.context = Context()
+        self.plan = Plan()
+        self.elision = Elision()
+        self.calibration = 1.0  # real tokens for each that was estimated
         self.interrupted: str = ""  # what a crash broke off, for the note in output.txt
         self._preamble = ""
         self._persist = False
@@ -118,6 +136,16 @@ class Session:
         return (started,) if started else ("check",) if self._checking else ()
 
     @property
+    def last_turn(self) -> int | None:
+        """The number of the last turn that the turn limit allows, or None without a limit."""
+        return None if self.options.turns is None else self._baseline.turns + self.options.turns
+
+    @property
+    def calls(self) -> int:
+        """How many calls the newest answer made: their results share one message."""
+        return len(self._calls.calls)
+
+    @property
     def can_ask(self) -> bool:
         """True when somebody is there to answer a question."""
         return self.options.ask != "never"
@@ -126,6 +154,16 @@ class Session:
     def public_state(self) -> str:
         """The state as status.txt names it: a file that was turned down shows until something else happens."""
         return "rejected" if self.rejection and self.state in RESTING else self.state
+
+    @property
+    def upcoming(self) -> list[Message]:
+        """The transcript as the next `calling` makes it: with the user message that is still open."""
+        parts = self._open_parts()
+        if not parts:
+            return self.transcript
+        if self.transcript and isinstance(last := self.transcript[-1], User):
+            return [*self.transcript[:-1], User(last.parts + parts)]
+        return [*self.transcript, User(parts)]
 
     def active_seconds(self, now: float) -> float:
         """Return how long this session has been at work: running, or waiting for a model that is out of reach."""
@@ -252,6 +290,7 @@ class Session:
             self._inbox.append((record.n, text))
         self._asked_call = ""
         self._empties = self._crashes = self.attempts = 0
+        self.deferred_since = 0.0
         self._persisted = False
         self.question = None
         self.error = self.rejection = ""
@@ -278,6 +317,8 @@ class Session:
 
     def _on_calling(self, record: Calling) -> None:
         self._close_user_message()
+        self.plan = record.plan
+        self.elision.sent(record.turn, (record.prefix,), record.plan.schemas)
         self.model = record.model
         self._calling = True
         self.interrupted = ""
@@ -285,17 +326,35 @@ class Session:
         self.error = ""
 
     def _on_deferred(self, record: Deferred) -> None:
-        if self.attempts == 0:
-            self.deferred_since = record.at
+        self.deferred_since = self.deferred_since or record.at
         self._calling = False
         self._crashes = 0
         self.error, self.retry_at, self.attempts = record.error, record.retry_at, record.attempts
 
+    def _on_moved(self, record: Moved) -> None:
+        self._calling = False
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.error = ""
+        if record.error:
+            self.deferred_since = self.deferred_since or record.at
+        self.link = record.model_to
+        if self.failover is not None and self.failover.model_from == record.model_to:
+            self.failover = None
+        elif record.error and (self.failover is None or self.failover.model_from == record.model_from):
+            self.failover = record
+        # Another model has heard nothing of the tools, counts tokens in its own way and has a window of its own.
+        self.elision = Elision()
+        self.calibration = 1.0
+        self.plan = replace(self.plan, ceiling=0.0)
+
     def _on_answer(self, record: Answered) -> None:
         self._calling = False
         self._crashes = self.attempts = 0
+        self.deferred_since = 0.0
         self.model = record.model
         self.usage = self.usage + record.usage
+        self._calibrate(record.usage)
         self.spent = self.spent.plus(tokens=record.usage.tokens_in + record.usage.tokens_out, usd=record.usd)
         message = record.message
         if not message.calls and not message.text.strip():
@@ -303,6 +362,8 @@ class Session:
             return
         self._empties = 0
         self.transcript.append(message)
+        self.elision.answered(message)
+        self.elision.added(weigh_message(message) / ALPHA)
         self._calls = OpenCalls(message.calls)
         self.escalation.new_answer()
         self._final = None
@@ -379,7 +440,7 @@ class Session:
         self._asked_call = ""
         self.question = None
         self.attempts = 0
-        self.retry_at = 0.0
+        self.deferred_since = self.retry_at = 0.0
         self.escalation.clear()
         self._limit_hit = record.limit
         self.error = record.error
@@ -411,18 +472,25 @@ class Session:
         self._calling = self._checking = False
         self._calls.interrupt()
 
+    def _open_parts(self) -> tuple[ToolResult | Text, ...]:
+        return self._calls.results() + tuple(Text(text, note=number == 0) for number, text in self._inbox)
+
     def _close_user_message(self) -> None:
-        said = tuple(Text(text) for _, text in self._inbox)
-        parts: tuple[ToolResult | Text, ...] = self._calls.results() + said
+        if self.transcript and isinstance(last := self.transcript[-1], Assistant):
+            line = summarise(last, self._calls.results())
+            self.summaries.append((len(self.transcript) + 1, self.spent.turns, line))
+        if parts := self._open_parts():
+            self.elision.added(weigh_message(User(parts)) / ALPHA)
+        self.transcript[:] = self.upcoming
         self._calls, self._inbox = OpenCalls(), []
         self._checked = False
         self._final = None
-        if not parts:
-            return
-        if self.transcript and isinstance(last := self.transcript[-1], User):
-            self.transcript[-1] = User(last.parts + parts)
-        else:
-            self.transcript.append(User(parts))
+
+    def _calibrate(self, usage: Usage) -> None:
+        """Move half-way to what the vendor counted; what it says is believed within bounds only."""
+        if usage.tokens_in and self.plan.weight:
+            measured = usage.tokens_in * ALPHA / self.plan.weight
+            self.calibration = (self.calibration + min(max(measured, _TRUSTED[0]), _TRUSTED[1])) / 2
 
 
 def _gist(error: str) -> str:

@@ -36,6 +36,7 @@ TABLE: Mapping[str, Mapping[State, State]] = {
     "rejected": {"new": "new", **_SAME},
     "calling": {"queued": "running", "running": "running", "deferred": "running"},
     "deferred": {"running": "deferred"},
+    "moved": {"queued": "running", "running": "running", "deferred": "running"},
     "answer": {"running": "running"},
     "tool_started": {"queued": "running", "running": "running"},
     "tool_finished": {"queued": "running", "running": "running"},

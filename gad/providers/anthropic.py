@@ -84,7 +84,7 @@ class AnthropicProvider(StreamProvider):
             body["system"] = [{"type": "text", "text": clean(request.system), "cache_control": _EPHEMERAL}]
         messages: list[JSON] = []
         for message in request.messages:
-            role, blocks = _user(message) if isinstance(message, User) else _assistant(message)
+            role, blocks = _user(message) if isinstance(message, User) else _assistant(message, self.endpoint.origin)
             if messages and blocks and messages[-1]["role"] == role:
                 messages[-1]["content"] += blocks
             elif blocks:
@@ -132,13 +132,15 @@ def _user(message: User) -> tuple[str, list[JSON]]:
     return "user", blocks or [{"type": "text", "text": NOTHING_SAID}]
 
 
-def _assistant(message: Assistant) -> tuple[str, list[JSON]]:
+def _assistant(message: Assistant, origin: str) -> tuple[str, list[JSON]]:
     blocks: list[JSON] = []
     for part in message.parts:
         match part:
-            case Thinking(text, signature, _) if signature:
+            case Thinking() if not part.fits(origin):
+                pass  # it stays in the transcript, for the server that made it
+            case Thinking(text, signature) if signature:
                 blocks.append({"type": "thinking", "thinking": clean(text), "signature": signature})
-            case Thinking(_, _, data) if data and not data.startswith("{"):  # "{": another vendor's item
+            case Thinking(data=data) if data and not data.startswith("{"):  # "{": another vendor's item
                 blocks.append({"type": "redacted_thinking", "data": data})
             case Text(text) if text.strip():
                 blocks.append({"type": "text", "text": clean(text)})
@@ -155,7 +157,7 @@ class _Reader:
         self.complete = False
         self._endpoint = endpoint
         self._model = endpoint.model
-        self._draft = Draft(request)
+        self._draft = Draft(request, endpoint.origin)
         self._usage: dict[str, int] = {}
         self._stop = ""
         self._refusal = ""

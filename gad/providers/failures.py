@@ -67,6 +67,11 @@ class Endpoint:
         return urlsplit(self.base_url).netloc.rpartition("@")[2]
 
     @property
+    def origin(self) -> str:
+        """What names the server in the blocks that only it can read: host, port and path, as gateways go by paths."""
+        return self.host + urlsplit(self.base_url).path.rstrip("/")
+
+    @property
     def loopback(self) -> bool:
         """True when the server is on this machine."""
         return urlsplit(self.base_url).hostname in _LOOPBACK

@@ -147,7 +147,7 @@ class _Reader:
         self.complete = False
         self._endpoint = endpoint
         self._model = endpoint.model
-        self._draft = Draft(request)
+        self._draft = Draft(request, endpoint.origin)
         self._calls: list[CallDraft] = []
         self._by_index: dict[int, CallDraft] = {}
         self._by_id: dict[str, CallDraft] = {}

@@ -36,7 +36,7 @@ class ResponsesProvider(OpenAIProvider):
         """Return the request's body; the anchor is the last text of the newest user message."""
         items: list[JSON] = []
         for message in request.messages:
-            items += _user(message) if isinstance(message, User) else _assistant(message)
+            items += _user(message) if isinstance(message, User) else _assistant(message, self.endpoint.origin)
         if request.anchor.strip():
             _say(items, [request.anchor])
         if not items or items[-1].get("role") == "assistant":
@@ -87,11 +87,13 @@ def _say(items: list[JSON], texts: list[str]) -> None:
         items.append({"role": "user", "content": content})
 
 
-def _assistant(message: Assistant) -> list[JSON]:
+def _assistant(message: Assistant, origin: str) -> list[JSON]:
     items: list[JSON] = []
     phase: JSON = {}
     for part in message.parts:
         match part:
+            case Thinking() if not part.fits(origin):
+                pass  # it stays in the transcript, for the server that made it
             case Thinking(data=data) if data.startswith("{"):
                 item = json.loads(data)
                 if item.get("type") == "reasoning":
@@ -114,7 +116,7 @@ class _Reader:
         self.complete = False
         self._endpoint = endpoint
         self._model = endpoint.model
-        self._draft = Draft(request)
+        self._draft = Draft(request, endpoint.origin)
         self._finished: set[int] = set()
         self._spoken: set[tuple[int, int]] = set()
         self._usage = Usage()

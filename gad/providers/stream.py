@@ -77,9 +77,13 @@ class CallDraft:
 
 
 class Draft:
-    """An assistant message that is still arriving: parts in the order in which they began."""
+    """An assistant message that is still arriving: parts in the order in which they began.
 
-    def __init__(self, request: Request) -> None:
+    `origin` names the server; it is noted in the reasoning that only that server can read.
+    """
+
+    def __init__(self, request: Request, origin: str = "") -> None:
+        self._origin = origin
         self._taken = known_ids(request.messages)
         self._turn = len(request.messages)
         self._parts: dict[Hashable, _TextDraft | _ThinkingDraft | CallDraft] = {}
@@ -137,7 +141,7 @@ class Draft:
                         found.append(Text(text))
                 case _ThinkingDraft(pieces, signature, data):
                     if (text := clean("".join(pieces))) or signature or data:
-                        found.append(Thinking(text, signature, data))
+                        found.append(Thinking(text, signature, data, self._origin if signature or data else ""))
                 case CallDraft():
                     found.append(self._finished(part, number, cut_off and part is drafts[-1]))
         return Assistant(tuple(found)), rest

@@ -14,6 +14,7 @@ from gad.core.records import (
     Checked,
     Deferred,
     Ended,
+    Moved,
     Paused,
     Pinned,
     Record,
@@ -25,6 +26,7 @@ from gad.core.records import (
 )
 from gad.core.session import Session
 from gad.spool.output import Output
+from gad.spool.status import timestamp
 
 RESULT_LINES = 20
 """Lines of a tool's result that are shown; the journal holds the whole."""
@@ -68,6 +70,13 @@ def narrate(record: Record, session: Session, output: Output) -> None:
             output.line(f"[check {verdict}]")
         case Deferred():
             output.line(f"[the model is out of reach, attempt {record.attempts}: {record.error}]")
+        case Moved(_, former, model, error, until) if error:
+            output.line(
+                f"[{former} is out of reach: {error.rstrip('.')}; going on with {model}; "
+                f"{former} is tried again from {timestamp(until).partition('T')[2]}]"
+            )
+        case Moved(_, former, model):
+            output.line(f"[{model} is tried again, in place of {former}]")
         case StopAsked():
             output.line("[stop requested]")
         case TurnedDown():

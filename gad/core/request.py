@@ -1,0 +1,89 @@
+"""One request, put together from a session: the system text, the tools, the view of the conversation, the anchor.
+
+Everything here is computed from the journal's records and the tool set, so what was sent at any turn can be computed
+again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from gad.core import anchor
+from gad.core.context import Plan
+from gad.core.escalation import ASK
+from gad.core.ports import Request, Tool, ToolSchema
+from gad.core.prompt import SYSTEM
+from gad.core.session import Session
+from gad.core.summary import LENGTH
+from gad.core.weights import ALPHA, weigh
+
+
+def offered(session: Session, tools: Mapping[str, Tool]) -> tuple[ToolSchema, ...]:
+    """Return the schemas of the tools that a session may use; with nobody to answer, there is no asking."""
+    chosen = session.options.tools
+    return tuple(
+        tool.schema
+        for name, tool in tools.items()
+        if (chosen is None or name in chosen) and (name != ASK or session.can_ask)
+    )
+
+
+def plan_next(session: Session, tools: Sequence[ToolSchema], turn: int, window: int) -> Plan:
+    """Return the plan of a session's next request. `window` is how many tokens one request may take."""
+    return session.context.plan(
+        session.upcoming,
+        session.plan,
+        limit=ALPHA * window / session.calibration,
+        fixed=_fixed(session, tools, turn),
+    )
+
+
+def plan_stricter(session: Session, tools: Sequence[ToolSchema], turn: int) -> Plan:
+    """Return a plan for the request that the server has just refused as too long."""
+    return session.context.stricter(session.transcript, session.plan, fixed=_fixed(session, tools, turn))
+
+
+def build(session: Session, tools: Sequence[ToolSchema], turn: int) -> Request:
+    """Return the request of turn `turn`; the session has taken in its `calling` record."""
+    return Request(
+        system=SYSTEM,
+        tools=tuple(tools),
+        messages=session.context.view(session.transcript, session.plan),
+        anchor=_anchor(session, turn),
+        schemas=session.plan.schemas,
+    )
+
+
+def prefix_digest(tools: Sequence[ToolSchema]) -> str:
+    """Return a digest of what every request with these tools begins with."""
+    return hashlib.sha256((SYSTEM + schemas_text(tools)).encode()).hexdigest()[:16]
+
+
+def schemas_text(tools: Sequence[ToolSchema]) -> str:
+    """Return the tools' schemas as JSON."""
+    return json.dumps([[tool.name, tool.description, tool.parameters] for tool in tools], ensure_ascii=False)
+
+
+def _fixed(session: Session, tools: Sequence[ToolSchema], turn: int) -> float:
+    """Return the weight of what stands beside the messages; the newest turn's summary is still to come."""
+    return _prefix_weight(schemas_text(tools)) + weigh(_anchor(session, turn)) + LENGTH
+
+
+@lru_cache(maxsize=64)
+def _prefix_weight(schemas: str) -> float:
+    return weigh(SYSTEM) + weigh(schemas)
+
+
+def _anchor(session: Session, turn: int) -> str:
+    # A turn that still stands in full above needs no summary.
+    lines = [(number, line) for end, number, line in session.summaries if end <= session.plan.compressed]
+    return anchor.render(
+        turn=turn,
+        limit=session.last_turn,
+        summaries=lines,
+        key_info=session.key_info,
+        pinned=session.pinned,
+    )
