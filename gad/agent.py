@@ -156,7 +156,7 @@ class Runner:
         self._step = asyncio.create_task(self._perform(step))
         try:
             while not self._step.done():
-                left = session.seconds_left(self._parts.now())
+                left = session.allowance.seconds_left(self._parts.now())
                 if left is not None and left <= 0:
                     late = self._step.cancel() or late
                     left = None
@@ -199,7 +199,7 @@ class Runner:
         tools, turn = self._schemas(), step.turn
         digest = prefix_digest(tools)
         plan = plan_next(session, tools, turn, parts.window(link))
-        plan = replace(plan, schemas=session.elision.due(turn, (digest,)))
+        plan = replace(plan, schemas=session.history.elision.due(turn, (digest,)))
         await self.live.append(Calling(parts.now(), turn, provider.model, plan, digest))
         try:
             try:
@@ -247,11 +247,11 @@ class Runner:
     def _moved(self, chain: tuple[str, ...], link: str) -> Moved | None:
         """Return the record that tells of another link in use; None when the session's records say it already."""
         session, now = self.live.session, self._parts.now()
-        former = session.link or chain[0]
+        former = session.reach.link or chain[0]
         if former != link:
             rest = self._parts.standing.rest(former, now)
             return Moved(now, former, link, rest.error, rest.until) if rest else Moved(now, former, link)
-        if (told := session.failover) and told.until <= now:  # another session has tried the first one meanwhile
+        if (told := session.reach.failover) and told.until <= now:  # another session has tried the first one meanwhile
             rest = self._parts.standing.rest(told.model_from, now)
             return Moved(now, told.model_from, link, rest.error, rest.until) if rest else None
         return None
@@ -261,7 +261,7 @@ class Runner:
         session, standing, now = self.live.session, self._parts.standing, self._parts.now()
         standing.failed(link, error, now)
         # A chain so slow that each rest is over before its turn comes must give up some day all the same.
-        waited = now - (session.deferred_since or now)
+        waited = now - (session.reach.deferred_since or now)
         if waited <= max(self._parts.retry.give_up, SPRING_BACK) and not standing.all_rest(chain, now):
             following = standing.link(chain, now)
             if following != link and (moved := self._moved(chain, following)):
@@ -275,9 +275,9 @@ class Runner:
 
     def _defer(self, error: str, retry_after: float | None, known: int) -> Record:
         session, retry, now = self.live.session, self._parts.retry, self._parts.now()
-        attempts = session.attempts + 1
+        attempts = session.reach.attempts + 1
         wait = retry.wait(attempts, retry_after)
-        since = session.deferred_since or now
+        since = session.reach.deferred_since or now
         if now + wait - since > retry.give_up:
             return self._failed(f"gave up after {attempts} attempts in {now - since:.0f} s: {error}", known)
         return Deferred(now, error, now + wait, attempts)

@@ -300,9 +300,9 @@ class Daemon:
         if live.damage or session.state in RESTING:
             self._rest(live)
             return
-        due = session.retry_at if session.state == "deferred" else session.options.not_before or 0.0
+        due = session.reach.retry_at if session.state == "deferred" else session.options.not_before or 0.0
         wait = due - self._parts.now()
-        if (left := session.seconds_left(self._parts.now())) is not None and session.state == "deferred":
+        if (left := session.allowance.seconds_left(self._parts.now())) is not None and session.state == "deferred":
             wait = min(wait, left)  # then the time limit ends it
         if wait > 0:
             self._timers[name] = self._loop.call_later(min(wait, 86400.0), self.poke, name)

@@ -112,19 +112,19 @@ def test_whatever_happens_one_entry_is_asked_and_a_rest_ends(
 def test_a_move_is_part_of_the_session_s_state() -> None:
     head = [*begin(), Calling(101.0, 1, "m"), Deferred(102.0, "503", 103.0, 1), Calling(103.0, 1, "m")]
     session = replay([*head, Moved(104.0, "a", "b", "503 again.", 404.0)])
-    assert (session.state, session.attempts, session.link, session.error) == ("running", 0, "b", "")
+    assert (session.state, session.reach.attempts, session.reach.link, session.error) == ("running", 0, "b", "")
     assert session.next_step(105.0) == CallModel(1)
     told = "a: 503 again; tried again from 1970-01-01T00:06:44Z"
     assert status_of(session)["failover"] == told
     session.record(Moved(106.0, "b", "c", "401", 406.0))
-    assert (session.link, status_of(session)["failover"]) == ("c", told)
+    assert (session.reach.link, status_of(session)["failover"]) == ("c", told)
     session.record(Moved(107.0, "c", "b"))
-    assert (session.link, status_of(session)["failover"]) == ("b", told)
+    assert (session.reach.link, status_of(session)["failover"]) == ("b", told)
     session.record(Moved(405.0, "b", "a"))
-    assert session.link == "a" and "failover" not in status_of(session)
-    assert session.deferred_since == 102.0  # nobody has answered since
+    assert session.reach.link == "a" and "failover" not in status_of(session)
+    assert session.reach.deferred_since == 102.0  # nobody has answered since
     session.record(answer(1, "Well.")[1])
-    assert session.deferred_since == 0.0
+    assert session.reach.deferred_since == 0.0
 
 
 # -- through the daemon --------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def test_cut_at_every_byte_it_replays_to_the_last_whole_record(tmp_path: Path) -
         lines = data[:cut].count(b"\n")
         loaded = load(str(path))
         assert status_of(loaded.session) == status_of(replay(WHOLE[:lines])), cut
-        assert loaded.session.transcript == replay(WHOLE[:lines]).transcript, cut
+        assert loaded.session.history.transcript == replay(WHOLE[:lines]).history.transcript, cut
         assert loaded.torn == cut - (data[:cut].rfind(b"\n") + 1)
         assert path.read_bytes() == data[: cut - loaded.torn]
 

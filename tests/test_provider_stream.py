@@ -119,6 +119,9 @@ def test_several_calls_in_one_message_keep_order_and_ids(api: str) -> None:
         ('"x"', {}, "must be a JSON object"),
         ('{"a": NaN}', {}, "NaN"),
         ("[" * 20_000, {}, "not valid JSON"),
+        ('{"a": 1e999}', {}, "1e999 is not a JSON value"),
+        *((f'{{"a": {"[" * deep}{"]" * deep}}}', {}, "nested more than 50") for deep in (50, 600, 900)),
+        (f'{{"a": {"[" * 49}{"]" * 49}}}', {"a": json.loads("[" * 49 + "]" * 49)}, ""),
     ],
 )
 def test_unreadable_arguments_become_the_calls_problem(

@@ -126,7 +126,7 @@ def test_a_started_tool_is_never_run_again() -> None:
     session = after(TOOL, ToolStarted(103.0, "c1", "code_run"), Resumed(104.0))
     assert session.next_step(NOW) == CallModel(2)
     session.record(Calling(105.0, 2, "m"))
-    last = session.transcript[-1]
+    last = session.history.transcript[-1]
     assert isinstance(last, User) and isinstance(last.parts[0], ToolResult)
     assert last.parts[0].status == "interrupted"
     assert "may or may not have happened; check before repeating" in last.parts[0].output
@@ -179,13 +179,13 @@ def test_a_message_that_comes_while_the_model_answers_is_part_of_the_next_turn()
     session = after(begin(), Calling(101.0, 1, "m"), Said(101.2, 2, "reply.txt", "wait"), answer(1, "Done.")[1])
     assert session.next_step(NOW) == CallModel(2)
     session.record(Calling(103.0, 2, "m"))
-    assert session.transcript[-1] == User((Text("wait"),))
-    assert isinstance(session.transcript[-2], Assistant)
+    assert session.history.transcript[-1] == User((Text("wait"),))
+    assert isinstance(session.history.transcript[-2], Assistant)
 
 
 def test_results_come_before_what_people_say() -> None:
     session = after(TOOL, Said(102.0, 2, "reply.txt", "also this"), ran("c1"), Calling(112.0, 2, "m"))
-    last = session.transcript[-1]
+    last = session.history.transcript[-1]
     assert isinstance(last, User)
     assert [type(part) for part in last.parts] == [ToolResult, Text]
 
@@ -193,7 +193,7 @@ def test_results_come_before_what_people_say() -> None:
 def test_a_reply_to_a_question_is_that_call_s_result() -> None:
     session = after(REACH["asking"], Said(104.0, 2, "reply.txt", "blue"), Said(104.0, 3, "reply.txt", "or red"))
     session.record(Calling(105.0, 2, "m"))
-    assert session.transcript[-1] == User((ToolResult("c1", "ok", "blue"), Text("or red")))
+    assert session.history.transcript[-1] == User((ToolResult("c1", "ok", "blue"), Text("or red")))
 
 
 def test_a_question_is_not_put_to_somebody_who_has_just_spoken() -> None:
@@ -205,7 +205,7 @@ def test_a_question_is_not_put_to_somebody_who_has_just_spoken() -> None:
     race.record(Asked(102.0, "c1", "Which?"))
     assert race.next_step(NOW) == CallModel(2)
     race.record(Calling(103.0, 2, "m"))
-    last = race.transcript[-1]
+    last = race.history.transcript[-1]
     assert isinstance(last, User) and [type(part) for part in last.parts] == [ToolResult, Text]
 
 
@@ -216,7 +216,7 @@ def test_stop_wins_over_a_reply_that_lay_beside_it() -> None:
     assert session.state == "stopped"
     session.record(Said(104.0, 4, "reply.txt", "now"))
     session.record(Calling(105.0, 1, "m"))
-    last = session.transcript[-1]
+    last = session.history.transcript[-1]
     assert isinstance(last, User)
     assert [part.text for part in last.parts if isinstance(part, Text)][-2:] == ["go on", "now"]
 
@@ -242,7 +242,7 @@ def test_stopping_gives_every_open_call_a_result() -> None:
         Calling(106.0, 2, "m"),
     ):
         session.record(record)
-    last = session.transcript[-1]
+    last = session.history.transcript[-1]
     assert isinstance(last, User)
     results = [part for part in last.parts if isinstance(part, ToolResult)]
     assert [result.call_id for result in results] == ["c1", "c2"]
@@ -286,14 +286,14 @@ def test_an_answer_at_the_limit_is_still_the_answer() -> None:
 
 def test_time_does_not_run_while_nobody_works() -> None:
     session = after(REACH["asking"], Said(100_000.0, 2, "reply.txt", "b"), Calling(100_001.0, 2, "m"))
-    assert session.active_seconds(100_002.0) == pytest.approx(2.0 + 1.0)
+    assert session.allowance.active_seconds(100_002.0) == pytest.approx(2.0 + 1.0)
     crashed = after(begin(), Calling(101.0, 1, "m"), Resumed(90_000.0))
-    assert crashed.active_seconds(90_001.0) == pytest.approx(0.0)
+    assert crashed.allowance.active_seconds(90_001.0) == pytest.approx(0.0)
 
 
 def test_an_unknown_price_makes_the_whole_cost_unknown() -> None:
     session = after(begin(), answer(1, call()), ran("c1"), answer(2, "Done.", usd=None))
-    assert session.spent.usd is None
+    assert session.allowance.spent.usd is None
     assert status_of(session)["cost_usd"] == "unknown"
 
 
@@ -309,7 +309,7 @@ def test_the_check_decides_and_goes_back_three_times() -> None:
             assert session.next_step(NOW) == CallModel(turn + 1)
     step = session.next_step(NOW)
     assert isinstance(step, Finish) and step.state == "failed" and "make test" in step.error
-    texts = [part.text for message in session.transcript for part in message.parts if isinstance(part, Text)]
+    texts = [part.text for message in session.history.transcript for part in message.parts if isinstance(part, Text)]
     assert sum("failure" in text and "exit code 2" in text for text in texts) == 3
 
 
@@ -326,7 +326,7 @@ def test_an_empty_answer_is_asked_again_three_times() -> None:
             session.record(record)
     step = session.next_step(NOW)
     assert isinstance(step, Finish) and step.state == "failed" and "empty answer 4 times" in step.error
-    assert len(session.transcript) == 1
+    assert len(session.history.transcript) == 1
 
 
 def test_a_cut_off_answer_goes_on() -> None:
@@ -438,10 +438,10 @@ def test_every_prefix_of_a_history_has_a_next_step_and_a_valid_transcript() -> N
     for end in range(len(WHOLE) + 1):
         session = replay(WHOLE[:end])
         session.next_step(NOW)
-        roles = [isinstance(message, User) for message in session.transcript]
+        roles = [isinstance(message, User) for message in session.history.transcript]
         assert all(first != second for first, second in itertools.pairwise(roles))
         assert not roles or roles[0]
-        for message, following in itertools.pairwise(session.transcript):
+        for message, following in itertools.pairwise(session.history.transcript):
             if isinstance(message, Assistant):
                 assert isinstance(following, User)
                 results = [part.call_id for part in following.parts if isinstance(part, ToolResult)]

@@ -93,14 +93,19 @@ class World:
     async def rests(
         self, session: str, state: str = "done", *, round: int = 1, seconds: float = 10.0
     ) -> dict[str, Any]:
-        """Wait until the session is in this state in this round; fail at once when it rests in another."""
+        """Wait until the session is in this state in this round; fail soon when it rests in another."""
+        wrong_since: list[float] = []
 
         def there() -> bool:
             status = self.status(session)
             if status.get("state") == state and status.get("round", round) == round:
                 return True
             wrong = status.get("state") in RESTING and status.get("round") == round and status.get("state") != state
-            assert not wrong or state not in RESTING or self.waiting(session), status
+            if not wrong or state not in RESTING or self.waiting(session):
+                wrong_since.clear()
+            elif not wrong_since:  # what was taken in a moment ago may not show yet
+                wrong_since.append(time.monotonic())
+            assert not wrong_since or time.monotonic() - wrong_since[0] < 2.0, status
             return False
 
         await until(there, seconds, lambda: f"{session}: {self.status(session)}\n{self.text(session, 'output.txt')}")

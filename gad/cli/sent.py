@@ -95,7 +95,7 @@ def _describe(session: Session, calling: Calling, request: Request, sizes: dict[
     yield f"{'part':<10}{'characters':>12}{'tokens, about':>16}"
     for name, size in sizes.items():
         yield f"{name:<10}{size['characters']:>12,}{size['tokens']:>16,}"
-    whole = len(session.transcript) - plan.compressed
+    whole = len(session.history.transcript) - plan.compressed
     left_out = max(0, plan.evicted - 1)
     yield f"history: {whole} messages whole, {plan.compressed - left_out} cut, {left_out} left out"
     yield heading("system")

@@ -39,7 +39,9 @@ INTERVAL = 5
 LOW = 0.6
 """Where eviction stops, as a share of the budget: far below it, so that the next turns need none."""
 CACHED = 0.1
-"""What a character served from a vendor's cache costs, as a share of one that is not."""
+"""What a character served from a vendor's cache costs, as a share of one that is not (Anthropic, OpenAI)."""
+NEW = 1.25
+"""What a character costs that is written to the cache: Anthropic's price; OpenAI takes 1."""
 SAID = 0.25
 """Share of the budget for what people said in turns that are gone."""
 PART = 30.0
@@ -64,8 +66,9 @@ class Plan:
 
     Messages before `compressed` are shown in their old form; of those before `evicted` only the task and what people
     said is left, in at most the weight `said`. `at` is how long the transcript was when this last changed, `rent` what
-    the characters that a batch would drop have cost since then. `weight` is the whole request's, `ceiling` (0: none)
-    what a server has taught us about its window. `schemas` is Request.schemas.
+    the characters that a batch would drop have cost since then. `marked` is where the head ends that a vendor's cache
+    may hold: behind the old messages, and in the turn of a batch behind those that were old before it. `weight` is the
+    whole request's, `ceiling` (0: none) what a server has taught us about its window. `schemas` is Request.schemas.
     """
 
     compressed: int = 0
@@ -73,6 +76,7 @@ class Plan:
     at: int = 0
     rent: float = 0.0
     said: float = 0.0
+    marked: int = 0
     weight: float = 0.0
     ceiling: float = 0.0
     schemas: bool = True
@@ -95,8 +99,9 @@ class Context:
 
         `limit` is the budget, `fixed` the weight of what stands beside the messages. A batch is run when what its
         characters have cost since the last one (each turn `CACHED` of what it would drop) has reached what it costs
-        itself (everything behind the first changed byte is sent uncached once): the rule of the ski rental, which
-        never pays more than twice the least possible, and finds the best interval by itself when turns are alike.
+        itself (everything behind the first changed byte is written to the cache anew, instead of read from it): the
+        rule of the ski rental, which never pays more than twice the least possible, and which finds the best interval
+        by itself when turns are alike.
         """
         size = len(transcript)
         weights = self._weigh(transcript)
@@ -105,8 +110,8 @@ class Context:
         old = self._weigh_old(transcript, end)
         dropped = sum(weights[last.compressed : end]) - sum(old[last.compressed : end])
         sent_again = sum(old[last.compressed : end]) + sum(weights[end:])
-        plan = replace(last, rent=last.rent + CACHED * dropped)
-        if size - last.at >= 2 * INTERVAL and dropped > 0 and plan.rent >= (1 - CACHED) * sent_again:
+        plan = replace(last, rent=last.rent + CACHED * dropped, marked=last.compressed)
+        if size - last.at >= 2 * INTERVAL and dropped > 0 and plan.rent >= (NEW - CACHED) * sent_again:
             plan = replace(plan, compressed=end, at=size, rent=0.0)
         weight = fixed + self._weight(transcript, plan)
         if weight > limit:
@@ -127,7 +132,7 @@ class Context:
     def _shrink(self, transcript: Sequence[Message], plan: Plan, *, limit: float, fixed: float, keep: int) -> Plan:
         """Cut everything but the newest `keep` messages, then let the oldest turns go until `LOW` of the limit."""
         size = len(transcript)
-        plan = replace(plan, compressed=max(plan.compressed, size - keep), said=SAID * limit)
+        plan = replace(plan, compressed=max(plan.compressed, size - keep), said=SAID * limit, marked=0)
         head, _ = self._head_of(transcript, plan)
         weight = fixed + self._weight(transcript, plan)
         begin, said = max(1, plan.evicted), 0.0

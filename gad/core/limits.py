@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gad.core.task import TaskOptions
 
@@ -37,3 +37,65 @@ def over_limit(limits: TaskOptions, used: Spent, seconds_left: float | None) -> 
     if seconds_left is not None and seconds_left <= 0:
         return f"time limit reached ({limits.seconds:g} s)"
     return ""
+
+
+class Allowance:
+    """What a session has used, and what its limits still allow; a round that a limit ended gets the same again."""
+
+    def __init__(self) -> None:
+        self.limits = TaskOptions()
+        self.spent = Spent()
+        self._baseline = Spent()
+        self._limit_hit = False
+        self._active_since: float | None = None
+        self._last_at = 0.0
+
+    @property
+    def last_turn(self) -> int | None:
+        """The number of the last turn that the turn limit allows, or None without a limit."""
+        return None if self.limits.turns is None else self._baseline.turns + self.limits.turns
+
+    def active_seconds(self, now: float) -> float:
+        """Return how long the session has been at work: running, or waiting for a model that is out of reach."""
+        return self.spent.seconds + (max(0.0, now - self._active_since) if self._active_since is not None else 0.0)
+
+    def seconds_left(self, now: float) -> float | None:
+        """Return the seconds that the time limit still allows, or None without a limit."""
+        if self.limits.seconds is None:
+            return None
+        return self.limits.seconds - (self.active_seconds(now) - self._baseline.seconds)
+
+    def over(self, now: float) -> str:
+        """Return which limit is used up, in words for the user; empty when none is."""
+        return over_limit(self.limits, self.spent - self._baseline, self.seconds_left(now))
+
+    def turn(self, *, tokens: int, usd: float | None) -> None:
+        """Count one more turn."""
+        self.spent = self.spent.plus(tokens=tokens, usd=usd)
+
+    def pass_time(self, at: float, *, active: bool) -> None:
+        """Note what the session is at from now on; `at` is in seconds since the epoch."""
+        if self._active_since is not None and not active:
+            self._count(at)
+        elif self._active_since is None and active:
+            self._active_since = at
+        self._last_at = at
+
+    def was_down(self) -> None:
+        """Leave out the time since the last record: the daemon was down, and that is not the session's."""
+        if self._active_since is not None:
+            self._count(self._last_at)
+
+    def end_round(self, *, by_limit: bool) -> None:
+        """Note how the round ended."""
+        self._limit_hit = by_limit
+
+    def begin_round(self) -> None:
+        """Give the same allowance again when a limit ended the last round: a reply retries."""
+        if self._limit_hit:
+            self._baseline = self.spent
+            self._limit_hit = False
+
+    def _count(self, until: float) -> None:
+        self.spent = replace(self.spent, seconds=self.active_seconds(until))
+        self._active_since = None

@@ -27,7 +27,8 @@ class Request:
 
     The prefix (`system`, `tools`, then `messages`) is stable from turn to turn, so vendors can cache
     it. `anchor` is what changes every turn; a provider renders it as the last text of the newest user
-    message, behind every cache breakpoint. `schemas` is False when the tool set is unchanged and the
+    message, behind every cache breakpoint. The first `head` messages change more seldom than the others behind
+    them: a vendor that caches up to marks gets one there. `schemas` is False when the tool set is unchanged and the
     model was told it lately: a provider that writes the tools into the prompt's text then only reminds of them.
     """
 
@@ -35,6 +36,7 @@ class Request:
     tools: tuple[ToolSchema, ...]
     messages: tuple[Message, ...]
     anchor: str = ""
+    head: int = 0
     schemas: bool = True
 
 

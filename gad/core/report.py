@@ -14,24 +14,24 @@ def status_of(session: Session) -> dict[str, Any]:
         "state": session.public_state,
         "since": _iso(session.since),
         "round": session.round,
-        "turn": session.spent.turns,
-        "model": session.model,
+        "turn": session.allowance.spent.turns,
+        "model": session.reach.model,
         "tokens_in": session.usage.tokens_in,
         "tokens_out": session.usage.tokens_out,
         "tokens_cached": session.usage.cached,
-        "cost_usd": "unknown" if session.spent.usd is None else round(session.spent.usd, 6),
+        "cost_usd": "unknown" if session.allowance.spent.usd is None else round(session.allowance.spent.usd, 6),
     }
     if session.question is not None:
         values["question"] = session.question.text
         values["candidates"] = list(session.question.candidates)
     if session.rejection or session.error:
         values["error"] = session.rejection or session.error
-    if moved := session.failover:
+    if moved := session.reach.failover:
         error = moved.error.rstrip(".")
         values["failover"] = f"{moved.model_from}: {error}; tried again from {_iso(moved.until)}"
     if session.state == "deferred":
-        values["retry_at"] = _iso(session.retry_at)
-        values["attempts"] = session.attempts
+        values["retry_at"] = _iso(session.reach.retry_at)
+        values["attempts"] = session.reach.attempts
     if session.options.parent:
         values["parent"] = session.options.parent
     if session.children:

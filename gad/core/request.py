@@ -33,27 +33,31 @@ def offered(session: Session, tools: Mapping[str, Tool]) -> tuple[ToolSchema, ..
 
 def plan_next(session: Session, tools: Sequence[ToolSchema], turn: int, window: int) -> Plan:
     """Return the plan of a session's next request. `window` is how many tokens one request may take."""
-    return session.context.plan(
+    return session.history.context.plan(
         session.upcoming,
-        session.plan,
-        limit=ALPHA * window / session.calibration,
+        session.history.plan,
+        limit=ALPHA * window / session.history.calibration,
         fixed=_fixed(session, tools, turn),
     )
 
 
 def plan_stricter(session: Session, tools: Sequence[ToolSchema], turn: int) -> Plan:
     """Return a plan for the request that the server has just refused as too long."""
-    return session.context.stricter(session.transcript, session.plan, fixed=_fixed(session, tools, turn))
+    return session.history.context.stricter(
+        session.history.transcript, session.history.plan, fixed=_fixed(session, tools, turn)
+    )
 
 
 def build(session: Session, tools: Sequence[ToolSchema], turn: int) -> Request:
     """Return the request of turn `turn`; the session has taken in its `calling` record."""
+    messages = session.history.context.view(session.history.transcript, session.history.plan)
     return Request(
         system=SYSTEM,
         tools=tuple(tools),
-        messages=session.context.view(session.transcript, session.plan),
+        messages=messages,
         anchor=_anchor(session, turn),
-        schemas=session.plan.schemas,
+        head=max(0, len(messages) - (len(session.history.transcript) - session.history.plan.marked)),
+        schemas=session.history.plan.schemas,
     )
 
 
@@ -79,10 +83,12 @@ def _prefix_weight(schemas: str) -> float:
 
 def _anchor(session: Session, turn: int) -> str:
     # A turn that still stands in full above needs no summary.
-    lines = [(number, line) for end, number, line in session.summaries if end <= session.plan.compressed]
+    lines = [
+        (number, line) for end, number, line in session.history.summaries if end <= session.history.plan.compressed
+    ]
     return anchor.render(
         turn=turn,
-        limit=session.last_turn,
+        limit=session.allowance.last_turn,
         summaries=lines,
         key_info=session.key_info,
         pinned=session.pinned,

@@ -6,18 +6,15 @@ resumed by folding `record` over its journal. Rule one is the table in `gad.core
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
 
-from gad.core import anchor
 from gad.core.calls import OpenCalls
-from gad.core.context import Context, Plan, weigh_message
-from gad.core.elision import Elision
 from gad.core.escalation import ASK, Escalation
-from gad.core.limits import Spent, over_limit
-from gad.core.messages import Assistant, Message, Text, ToolCall, ToolResult, Usage, User
+from gad.core.history import History
+from gad.core.limits import Allowance
+from gad.core.messages import Message, Text, ToolCall, ToolResult, Usage
 from gad.core.ports import Question
+from gad.core.reach import Reach
 from gad.core.records import (
     Answered,
     Asked,
@@ -42,9 +39,7 @@ from gad.core.records import (
 )
 from gad.core.states import ENDED, RESTING, TABLE, State
 from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool, Step
-from gad.core.summary import summarise
 from gad.core.task import TaskOptions
-from gad.core.weights import ALPHA
 from gad.errors import InvalidStep
 
 EMPTY_ANSWERS = 3
@@ -53,9 +48,6 @@ CHECK_RETRIES = 3
 """How many times a failing check goes back to the model in one round."""
 CRASHES = 3
 """How many crashes in a row a session may be part of before it is given up."""
-
-_TRUSTED = (0.7, 2.0)
-"""A vendor's token counts are believed between these shares of the estimate: some count only what was not cached."""
 
 _CUT_OFF = "[your answer was cut off at the output limit; go on from where it stopped]"
 _SAID_MEANWHILE = "the user has said something meanwhile; it follows"
@@ -74,28 +66,17 @@ class Session:
         self.claims = 0  # the highest claim number taken in
         self.taken: set[int] = set()
         self.turned_down: set[int] = set()
-        self.model = ""
+        self.reach = Reach()
         self.usage = Usage()
-        self.spent = Spent()
+        self.allowance = Allowance()
         self.error = ""
         self.rejection = ""
-        self.retry_at = 0.0
-        self.attempts = 0
-        self.deferred_since = 0.0  # since when no model has answered; 0 while one does
-        self.link = ""  # the entry of a chain of models that is in use, when it is not the first
-        self.failover: Moved | None = None  # why the first one is not in use
         self.question: Question | None = None
         self.key_info = ""
         self.pinned = ""
         self.children: list[str] = []
         self.escalation = Escalation()
-        self.transcript: list[Message] = []
-        # Of the latest turns: their messages' end in the transcript, their numbers, and a line on each.
-        self.summaries: deque[tuple[int, int, str]] = deque(maxlen=anchor.SUMMARIES)
-        self.context = Context()
-        self.plan = Plan()
-        self.elision = Elision()
-        self.calibration = 1.0  # real tokens for each that was estimated
+        self.history = History()
         self.interrupted: str = ""  # what a crash broke off, for the note in output.txt
         self._preamble = ""
         self._persist = False
@@ -112,10 +93,6 @@ class Session:
         self._empties = 0
         self._crashes = 0
         self._persisted = False
-        self._baseline = Spent()
-        self._limit_hit = False
-        self._active_since: float | None = None
-        self._last_at = 0.0
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -136,11 +113,6 @@ class Session:
         return (started,) if started else ("check",) if self._checking else ()
 
     @property
-    def last_turn(self) -> int | None:
-        """The number of the last turn that the turn limit allows, or None without a limit."""
-        return None if self.options.turns is None else self._baseline.turns + self.options.turns
-
-    @property
     def calls(self) -> int:
         """How many calls the newest answer made: their results share one message."""
         return len(self._calls.calls)
@@ -158,26 +130,7 @@ class Session:
     @property
     def upcoming(self) -> list[Message]:
         """The transcript as the next `calling` makes it: with the user message that is still open."""
-        parts = self._open_parts()
-        if not parts:
-            return self.transcript
-        if self.transcript and isinstance(last := self.transcript[-1], User):
-            return [*self.transcript[:-1], User(last.parts + parts)]
-        return [*self.transcript, User(parts)]
-
-    def active_seconds(self, now: float) -> float:
-        """Return how long this session has been at work: running, or waiting for a model that is out of reach."""
-        return self.spent.seconds + (max(0.0, now - self._active_since) if self._active_since is not None else 0.0)
-
-    def seconds_left(self, now: float) -> float | None:
-        """Return the seconds that the time limit still allows, or None without a limit."""
-        if self.options.seconds is None:
-            return None
-        return self.options.seconds - (self.active_seconds(now) - self._baseline.seconds)
-
-    def over_limit(self, now: float) -> str:
-        """Return which limit is used up, in words for the user; empty when none is."""
-        return over_limit(self.options, self.spent - self._baseline, self.seconds_left(now))
+        return self.history.with_open(self._open_parts())
 
     # -- what next -----------------------------------------------------------------------------
 
@@ -197,7 +150,7 @@ class Session:
         answered = self._final is not None and not self._inbox
         if answered and (self._checked or not self.options.check):
             return self._conclude()
-        if (left := self.seconds_left(now)) is not None and left <= 0:
+        if (left := self.allowance.seconds_left(now)) is not None and left <= 0:
             return self.out_of_time()
         if unanswered:
             return self._run(unanswered[0])
@@ -205,9 +158,9 @@ class Session:
             return self._check()
         if self._empties > EMPTY_ANSWERS:
             return self._fail(f"the model gave an empty answer {self._empties} times in a row")
-        if limit := self.over_limit(now):
+        if limit := self.allowance.over(now):
             return self._fail(_limit_error(limit), limit=True)
-        return CallModel(self.spent.turns + 1)
+        return CallModel(self.allowance.spent.turns + 1)
 
     def out_of_time(self) -> Finish:
         """Return the end of a round whose time is used up."""
@@ -258,20 +211,12 @@ class Session:
             self.state = following
         if self.state != before or kind == "ended":
             self.since = record.at
-        self._keep_time(record.at)
-
-    def _keep_time(self, at: float) -> None:
-        active = self.state in ("running", "deferred")
-        if self._active_since is not None and not active:
-            self._count_time(at)
-        elif self._active_since is None and active:
-            self._active_since = at
-        self._last_at = at
+        self.allowance.pass_time(record.at, active=self.state in ("running", "deferred"))
 
     def _on_begin(self, record: Begin) -> None:
         self.name = record.session
-        self.options = record.options
-        self.model = record.options.model or ""
+        self.options = self.allowance.limits = record.options
+        self.reach.model = record.options.model or ""
         self._preamble = record.preamble
         self._persist = record.persist
         self.rejection = ""
@@ -289,8 +234,8 @@ class Session:
         else:
             self._inbox.append((record.n, text))
         self._asked_call = ""
-        self._empties = self._crashes = self.attempts = 0
-        self.deferred_since = 0.0
+        self._empties = self._crashes = 0
+        self.reach.heard()
         self._persisted = False
         self.question = None
         self.error = self.rejection = ""
@@ -317,53 +262,37 @@ class Session:
 
     def _on_calling(self, record: Calling) -> None:
         self._close_user_message()
-        self.plan = record.plan
-        self.elision.sent(record.turn, (record.prefix,), record.plan.schemas)
-        self.model = record.model
+        self.history.sent(record)
+        self.reach.calling(record)
         self._calling = True
         self.interrupted = ""
-        self.retry_at = 0.0
         self.error = ""
 
     def _on_deferred(self, record: Deferred) -> None:
-        self.deferred_since = self.deferred_since or record.at
+        self.reach.deferred(record)
         self._calling = False
         self._crashes = 0
-        self.error, self.retry_at, self.attempts = record.error, record.retry_at, record.attempts
+        self.error = record.error
 
     def _on_moved(self, record: Moved) -> None:
         self._calling = False
-        self.attempts = 0
-        self.retry_at = 0.0
         self.error = ""
-        if record.error:
-            self.deferred_since = self.deferred_since or record.at
-        self.link = record.model_to
-        if self.failover is not None and self.failover.model_from == record.model_to:
-            self.failover = None
-        elif record.error and (self.failover is None or self.failover.model_from == record.model_from):
-            self.failover = record
-        # Another model has heard nothing of the tools, counts tokens in its own way and has a window of its own.
-        self.elision = Elision()
-        self.calibration = 1.0
-        self.plan = replace(self.plan, ceiling=0.0)
+        self.reach.moved(record)
+        self.history.moved()
 
     def _on_answer(self, record: Answered) -> None:
         self._calling = False
-        self._crashes = self.attempts = 0
-        self.deferred_since = 0.0
-        self.model = record.model
+        self._crashes = 0
+        self.reach.answered(record.model)
         self.usage = self.usage + record.usage
-        self._calibrate(record.usage)
-        self.spent = self.spent.plus(tokens=record.usage.tokens_in + record.usage.tokens_out, usd=record.usd)
+        self.history.count(record.usage)
+        self.allowance.turn(tokens=record.usage.tokens_in + record.usage.tokens_out, usd=record.usd)
         message = record.message
         if not message.calls and not message.text.strip():
             self._empties += 1
             return
         self._empties = 0
-        self.transcript.append(message)
-        self.elision.answered(message)
-        self.elision.added(weigh_message(message) / ALPHA)
+        self.history.answer(message)
         self._calls = OpenCalls(message.calls)
         self.escalation.new_answer()
         self._final = None
@@ -421,8 +350,7 @@ class Session:
 
     def _on_resumed(self, record: Resumed) -> None:
         self._crashes += 1
-        if self._active_since is not None:
-            self._count_time(self._last_at)  # the time the daemon was down is not the session's
+        self.allowance.was_down()
         self.interrupted = "answer" if self._calling else "tool" if self.under_way else ""
         self._interrupt()
 
@@ -439,10 +367,9 @@ class Session:
         self._stop = self._stop if late and self._stop > (record.upto or 0) else 0
         self._asked_call = ""
         self.question = None
-        self.attempts = 0
-        self.deferred_since = self.retry_at = 0.0
+        self.reach.heard()
         self.escalation.clear()
-        self._limit_hit = record.limit
+        self.allowance.end_round(by_limit=record.limit)
         self.error = record.error
         self.rejection = ""
         self.state = record.state
@@ -453,13 +380,7 @@ class Session:
     def _begin_round(self) -> None:
         self.round += 1
         self._check_failures = 0
-        if self._limit_hit:  # "reply retries": the same allowance again
-            self._baseline = self.spent
-            self._limit_hit = False
-
-    def _count_time(self, until: float) -> None:
-        self.spent = replace(self.spent, seconds=self.active_seconds(until))
-        self._active_since = None
+        self.allowance.begin_round()
 
     # -- pieces --------------------------------------------------------------------------------
 
@@ -476,21 +397,10 @@ class Session:
         return self._calls.results() + tuple(Text(text, note=number == 0) for number, text in self._inbox)
 
     def _close_user_message(self) -> None:
-        if self.transcript and isinstance(last := self.transcript[-1], Assistant):
-            line = summarise(last, self._calls.results())
-            self.summaries.append((len(self.transcript) + 1, self.spent.turns, line))
-        if parts := self._open_parts():
-            self.elision.added(weigh_message(User(parts)) / ALPHA)
-        self.transcript[:] = self.upcoming
+        self.history.close(self._open_parts(), self.allowance.spent.turns)
         self._calls, self._inbox = OpenCalls(), []
         self._checked = False
         self._final = None
-
-    def _calibrate(self, usage: Usage) -> None:
-        """Move half-way to what the vendor counted; what it says is believed within bounds only."""
-        if usage.tokens_in and self.plan.weight:
-            measured = usage.tokens_in * ALPHA / self.plan.weight
-            self.calibration = (self.calibration + min(max(measured, _TRUSTED[0]), _TRUSTED[1])) / 2
 
 
 def _gist(error: str) -> str:

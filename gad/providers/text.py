@@ -89,7 +89,8 @@ def _plain(request: Request) -> Request:
         else:
             messages.append(User(tuple(_told(part, names) for part in message.parts)))
     last = [_tools_text(request), _escaped(request.anchor)]
-    return Request(request.system, (), tuple(messages), "\n\n".join(text for text in last if text.strip()))
+    anchor = "\n\n".join(text for text in last if text.strip())
+    return replace(request, tools=(), messages=tuple(messages), anchor=anchor)
 
 
 def _said(message: Assistant) -> Assistant:

@@ -298,8 +298,7 @@ _DECODER = json.JSONDecoder(strict=False, parse_constant=_no_constant, parse_flo
 def _repair(text: str, closed: bool) -> str:
     """Return the JSON text without commas before a closing bracket and without closing brackets that close nothing.
 
-    When `closed`, the brackets that are still open at the end are closed. Text that is wrong in another way comes
-    back as it is.
+    When `closed`, the brackets that are still open at the end are closed. Text that is wrong in another way stays so.
     """
     kept: list[str] = []
     expected: list[str] = []
@@ -312,8 +311,7 @@ def _repair(text: str, closed: bool) -> str:
                 kept.pop()
             if not expected:
                 continue
-            if expected.pop() != token:
-                return text
+            expected.pop()  # if it is the wrong one, the text stays invalid
         elif token in ("{", "["):
             expected.append("}" if token == "{" else "]")
         if not token.isspace():

@@ -86,11 +86,11 @@ def narrate(record: Record, session: Session, output: Output) -> None:
         case Paused():
             output.line("[the daemon shuts down; this goes on when it is back]")
         case Ended():
-            cost = "cost unknown" if session.spent.usd is None else f"{session.spent.usd:.4f} USD"
+            cost = "cost unknown" if session.allowance.spent.usd is None else f"{session.allowance.spent.usd:.4f} USD"
             tokens = session.usage.tokens_in + session.usage.tokens_out
             error = f": {record.error}" if record.error else ""
             output.line(heading(f"{record.state}{error}"))
-            output.line(f"[{session.spent.turns} turns, {tokens} tokens, {cost}]")
+            output.line(f"[{session.allowance.spent.turns} turns, {tokens} tokens, {cost}]")
         case _:
             pass
 
