@@ -25,23 +25,27 @@ from gad.core.cut import cut
 from gad.core.escalation import ASK
 from gad.core.failover import SPRING_BACK, Standing
 from gad.core.messages import ToolCall, ToolResult, Usage
-from gad.core.ports import Answer, Outcome, Provider, Tool, ToolContext, ToolSchema
+from gad.core.ports import Answer, Memory, Outcome, Provider, Tool, ToolContext, ToolSchema
 from gad.core.records import (
     Answered,
     Asked,
     Calling,
     Checked,
     Checking,
+    Decided,
     Deferred,
     Ended,
     Moved,
     Paused,
     Record,
+    ScriptRan,
+    ScriptStarted,
     ToolFinished,
     ToolStarted,
 )
 from gad.core.request import build, offered, plan_next, plan_stricter, prefix_digest
-from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool
+from gad.core.session import Session
+from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunScript, RunTool
 from gad.errors import ContextOverflow, GadError, LocalModelError, Permanent, Refused, Temporary
 from gad.spool.live import Live
 from gad.spool.narrate import call_heading
@@ -76,13 +80,32 @@ class RunCommand(Protocol):
         ...
 
 
+class RunScriptOf(Protocol):
+    """Run an SOP's script in `cwd` as its own process group; return its exit code and what the model may read of it."""
+
+    def __call__(
+        self,
+        sop: str,
+        arguments: tuple[str, ...],
+        *,
+        cwd: str,
+        work: str,
+        environment: Mapping[str, str],
+        emit: Callable[[str], None],
+    ) -> Awaitable[tuple[int, str]]:
+        """End the whole group when the call is cancelled. An SOP without a script is a failure that says so."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a runner is made of; the composition root chooses.
 
     `price` takes a model entry's name and the id that the server reported; `window` gives the tokens that one of its
-    requests may take. `spent_today` and `spend` are the whole daemon's US dollars. `chain` gives the entries that may
-    answer for a model's name, the preferred one first; `standing` is what the sessions have learnt of them.
+    requests may take. `memory` is a session's way into long-term memory, `run_script` runs an SOP's script, `decide`
+    asks the memory controller before a request, and `ended` is told when a round is over. `spent_today` and `spend` are
+    the whole daemon's US dollars. `chain` gives the entries that may answer for a model's name, the preferred first;
+    `standing` is what the sessions have learnt of them.
     """
 
     provider: Callable[[str], Provider]
@@ -97,11 +120,15 @@ class Parts:
     usd_per_day: float | None = None
     spent_today: Callable[[], float] = lambda: 0.0
     spend: Callable[[str, float], None] = lambda session, usd: None
+    memory: Callable[[Session], Memory | None] = lambda session: None
+    run_script: RunScriptOf | None = None
+    decide: Callable[[Session], Awaitable[Decided | None]] | None = None
+    ended: Callable[[Live], None] = lambda live: None
     chain: Callable[[str], tuple[str, ...]] = lambda name: (name,)
     standing: Standing = field(default_factory=Standing)
 
 
-Work = CallModel | RunTool | RunCheck
+Work = CallModel | RunTool | RunScript | RunCheck
 """Steps that take time and can be broken off."""
 
 
@@ -136,10 +163,12 @@ class Runner:
                     record = Asked(self._parts.now(), "", question.text, question.candidates)
                 case Finish() as finish:
                     record = self._ended(finish)
-                case CallModel() | RunTool() | RunCheck() as step:
+                case CallModel() | RunTool() | RunScript() | RunCheck() as step:
                     record = await self._guarded(step)
             if record is not None:
                 await self.live.append(record)
+            if isinstance(record, Ended):
+                self._parts.ended(self.live)
             if isinstance(record, Deferred):
                 return
         await self.live.quiet()
@@ -178,6 +207,8 @@ class Runner:
                 return await self._call_model(step)
             case RunTool():
                 return await self._run_tool(step)
+            case RunScript():
+                return await self._run_script(step)
             case RunCheck():
                 return await self._run_check(step)
 
@@ -196,10 +227,13 @@ class Runner:
             return self._out_of_reach(chain, link, exc, known)
         if refusal := self._unaffordable(provider.model, parts.price(link, None)):
             return self._failed(refusal, known)
+        if parts.decide is not None and (decided := await parts.decide(session)):
+            await self.live.append(decided)
         tools, turn = self._schemas(), step.turn
         digest = prefix_digest(tools)
         plan = plan_next(session, tools, turn, parts.window(link))
-        plan = replace(plan, schemas=session.history.elision.due(turn, (digest,)))
+        told = link == (session.reach.link or chain[0])  # when all rest, another one than the last may be asked
+        plan = replace(plan, schemas=not told or session.history.elision.due(turn, (digest,)))
         await self.live.append(Calling(parts.now(), turn, provider.model, plan, digest))
         try:
             try:
@@ -258,20 +292,21 @@ class Runner:
 
     def _out_of_reach(self, chain: tuple[str, ...], link: str, error: GadError, known: int) -> Record:
         """Return what follows from a link's failure: another one is asked, or this one later, or the round is over."""
-        session, standing, now = self.live.session, self._parts.standing, self._parts.now()
-        standing.failed(link, error, now)
+        session, standing, retry, now = self.live.session, self._parts.standing, self._parts.retry, self._parts.now()
+        since = min(session.reach.deferred_since or now, now)
+        asked = error.retry_after if isinstance(error, Temporary) else None
+        attempts = session.reach.attempts + 1
+        standing.failed(link, error, now, patient=now + retry.wait(attempts, asked) - since <= retry.give_up)
         # A chain so slow that each rest is over before its turn comes must give up some day all the same.
-        waited = now - (session.reach.deferred_since or now)
-        if waited <= max(self._parts.retry.give_up, SPRING_BACK) and not standing.all_rest(chain, now):
+        if now - since <= max(retry.give_up, SPRING_BACK) and not standing.all_rest(chain, now):
             following = standing.link(chain, now)
             if following != link and (moved := self._moved(chain, following)):
                 return moved
-        if standing.lasting(chain, now):
+        if standing.lasting(chain, now, since):
             whole = [f"{entry}: {rest.error}" for entry in chain if (rest := standing.rest(entry, now))]
             return self._failed(str(error) if len(chain) == 1 else " ".join(whole), known)
         # How long a server wants to be left alone does not matter when another one is asked next.
-        asked = error.retry_after if isinstance(error, Temporary) and standing.link(chain, now) == link else None
-        return self._defer(str(error), asked, known)
+        return self._defer(str(error), asked if standing.link(chain, now) == link else None, known)
 
     def _defer(self, error: str, retry_after: float | None, known: int) -> Record:
         session, retry, now = self.live.session, self._parts.retry, self._parts.now()
@@ -312,6 +347,7 @@ class Runner:
             emit=self.live.emit,
             environment=self._parts.environment(session.name, call.id),
             limit=self._limit(call),
+            memory=self._parts.memory(session),
         )
         began = time.monotonic()
         try:
@@ -333,6 +369,23 @@ class Runner:
 
     def _limit(self, call: ToolCall) -> int:
         return result_limit(call.name, self.live.session.calls)
+
+    async def _run_script(self, step: RunScript) -> Record:
+        session, parts = self.live.session, self._parts
+        await self.live.append(ScriptStarted(parts.now(), step.sop))
+        began = time.monotonic()
+        if parts.run_script is None:
+            return ScriptRan(parts.now(), 127, f"[there is no long-term memory here, so no procedure {step.sop}]")
+        work = parts.work(session.name)
+        exit_code, output = await parts.run_script(
+            step.sop,
+            step.arguments,
+            cwd=session.options.cwd or work,
+            work=work,
+            environment=parts.environment(session.name, "script"),
+            emit=self.live.emit,
+        )
+        return ScriptRan(parts.now(), exit_code, output, round(time.monotonic() - began, 3))
 
     async def _run_check(self, step: RunCheck) -> Record:
         session = self.live.session

@@ -80,6 +80,15 @@ class SpoolSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """Long-term memory: whether there is any, whether the controller chooses how it is used, whether gad reviews."""
+
+    enabled: bool = True
+    controller: bool = True
+    reviews: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The settings in force. `sources` says where each value that is not a default came from, by dotted key."""
 
@@ -92,6 +101,7 @@ class Config:
     retry: Retry = field(default_factory=Retry)
     prices: Mapping[str, Price] = field(default_factory=lambda: SHIPPED)
     spool: SpoolSettings = field(default_factory=SpoolSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
     ask: Literal["user", "never"] = "user"
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -245,6 +255,7 @@ _SPOOL: dict[str, rule.Field] = {
     "users": rule.texts,
     "polling": _polling,
 }
+_MEMORY: dict[str, rule.Field] = {"enabled": rule.flag, "controller": rule.flag, "reviews": rule.flag}
 _TOP: dict[str, rule.Field] = {
     "model": rule.text,
     "models": rule.as_node,
@@ -254,6 +265,7 @@ _TOP: dict[str, rule.Field] = {
     "retry": rule.as_node,
     "prices": rule.as_node,
     "spool": rule.as_node,
+    "memory": rule.as_node,
     "ask": rule.choice("user", "never"),
 }
 
@@ -276,6 +288,7 @@ def load(home: Path, environ: Mapping[str, str]) -> Config:
     prices = _prices(reader, reader.entries(given.get("prices"), "prices"))
     limits = Limits(**reader.table(given.get("limits"), "limits", LIMIT_FIELDS))
     spool = SpoolSettings(**reader.table(given.get("spool"), "spool", _SPOOL))
+    memory = MemorySettings(**reader.table(given.get("memory"), "memory", _MEMORY))
     retry = Retry(**reader.table(given.get("retry"), "retry", _RETRY))
     if retry.first > retry.most:
         line = reader.lines.get("retry.first") or reader.lines.get("retry.most", 1)
@@ -299,6 +312,7 @@ def load(home: Path, environ: Mapping[str, str]) -> Config:
         retry=retry,
         prices=MappingProxyType(prices),
         spool=spool,
+        memory=memory,
         ask=given.get("ask", "user"),
         sources=MappingProxyType(sources),
     )

@@ -16,12 +16,12 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from gad import __version__
 from gad.agent import Parts, Runner
-from gad.core.records import ChildBegan, Ended, Resumed
-from gad.core.states import RESTING
+from gad.core.records import ChildBegan, Ended, Judged, Resumed
+from gad.core.states import ENDED, RESTING
 from gad.spool import names
 from gad.spool.claim import ignore_lease_breaks
 from gad.spool.intake import Door, survey
@@ -38,6 +38,18 @@ POLL = 1.0
 """The same while they do not."""
 BLOCKED_LOOK = 0.25
 """Seconds until a session whose client is still writing is looked at again, should no event come."""
+
+
+class Beside(Protocol):
+    """What works beside the sessions, from readiness to the end."""
+
+    def start(self) -> None:
+        """Begin, in the daemon's event loop."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way, soon."""
+        ...
 
 
 class Daemon:
@@ -57,6 +69,7 @@ class Daemon:
         polling: bool = False,
         only: str | None = None,
         reap: Callable[[str, Collection[str]], object] = lambda session, calls: None,
+        beside: Beside | None = None,
     ) -> None:
         self.spool = spool
         self.states: dict[str, str] = {}
@@ -65,6 +78,7 @@ class Daemon:
         self._slots = sessions
         self._only = only
         self._reap = reap
+        self._beside = beside
         self._polling = polling
         self._live: dict[str, Live] = {}
         self._looking: set[str] = set()
@@ -101,6 +115,8 @@ class Daemon:
                 self._state = "ready"
                 self._write_status()
                 notify("READY=1")
+                if self._beside is not None:
+                    self._beside.start()
                 await self._work()
             finally:
                 await self._leave()
@@ -135,6 +151,8 @@ class Daemon:
             runner.leave()
         while self._tasks:
             await asyncio.wait(self._tasks)
+        if self._beside is not None:
+            await self._beside.close()
         for live in self._live.values():
             live.close()
         self._state = "stopped"
@@ -254,6 +272,8 @@ class Daemon:
             live.publish()  # a crash may have come between the journal and the status
         elif runner is not None and live.session.stop_requested:
             runner.interrupt()
+        if live.session.state in ENDED and any(isinstance(record, Judged) for record in intake.records):
+            self._parts.ended(live)
         self._settle(live)
 
     def _look_at_blocked(self, name: str) -> None:

@@ -9,6 +9,8 @@
     ├── JournalDamaged           a journal line that is not the last one cannot be read or folded
     ├── SpoolLocked              another daemon owns this spool (exit code 100)
     ├── InvalidStep              a record that the session machine's table does not list
+    ├── MemoryRefused            this may not be written into memory: why, and how to mend it
+    ├── MemoryLocked             another process held the memory lock for too long
     ├── LocalModelError          the embedded model cannot be fetched, verified or started
     └── ProviderError            asking the model failed
         ├── Temporary            asking again later may work
@@ -54,6 +56,14 @@ class SpoolLocked(GadError):
 
 class InvalidStep(GadError):
     """A record arrived in a state whose table row does not list it."""
+
+
+class MemoryRefused(GadError):
+    """Something may not be written into memory. The message says why, and how to mend it."""
+
+
+class MemoryLocked(GadError):
+    """Another process held the memory lock for too long. The message names the holder."""
 
 
 class LocalModelError(GadError):

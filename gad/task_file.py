@@ -16,8 +16,19 @@ from gad.core.task import TaskOptions
 from gad.errors import ConfigError
 from gad.home import CONFIG_NAME
 
-TOOLS = ("file_read", "file_patch", "file_write", "code_run", "ask_user", "update_working_checkpoint")
+TOOLS = (
+    "file_read",
+    "file_patch",
+    "file_write",
+    "code_run",
+    "ask_user",
+    "update_working_checkpoint",
+    "start_long_term_update",
+)
 """The tools that task.yaml can name."""
+
+SOP_NAME = r"[a-z0-9][a-z0-9-]{0,63}"
+"""What an SOP's name must match as a whole."""
 
 
 def _tools(known: Collection[str]) -> rule.Field:
@@ -77,6 +88,8 @@ def parse_task(
         "check": rule.text,
         "tools": _tools(tools),
         "memory": rule.flag,
+        "sop": rule.matching(SOP_NAME, "an SOP's name: lower-case letters, digits and -"),
+        "review": rule.matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", "a session's name"),
         "ask": rule.choice("user", "never"),
         "parent": rule.matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", "a session's name"),
         "priority": rule.whole(-1_000_000, 1_000_000),

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gad.core.anchor import SUMMARIES, render
+from gad.core.anchor import render
 from gad.core.context import LOW, Plan, weigh_message
 from gad.core.messages import Assistant, Text, ToolCall, ToolResult, Usage
 from gad.core.ports import Request
@@ -37,6 +37,8 @@ from tests import histories, strategies
 from tests.provider_cases import TOOL
 
 TOOLS = (TOOL,)
+SUMMARIES = 20
+"""Turns that each stand in full or have their line."""
 
 
 def test_nothing_to_hold_on_to() -> None:
@@ -234,6 +236,17 @@ def test_a_whole_request_keeps_to_the_window_but_for_its_newest_lines() -> None:
         weight = sum(map(weigh_message, request.messages)) + sum(map(weigh, rest))
         lines = sum(map(weigh, turn_lines(request.anchor).values()))
         assert weight - lines <= ALPHA * drive.window and weight <= 1.1 * ALPHA * drive.window
+
+
+def test_notes_are_replaced_and_cleared() -> None:
+    drive = begun(10**6)
+    for turn, notes in enumerate(("goal: x", "goal: 测试", "", "new"), 1):
+        drive.call_model(drive.plan(turn), turn)
+        call = ToolCall(f"c{turn}", "update_working_checkpoint", {"key_info": notes})
+        drive.answer(turn, Assistant((call,)), 0)
+        drive.finish(call, "noted")
+        anchor = drive.call_model(drive.plan(turn + 1), turn + 1).anchor
+        assert anchor == (f"<key_info>\n{notes}\n</key_info>\nturn {turn + 1}" if notes else "")
 
 
 def test_a_refused_request_is_planned_anew_and_replayed_as_it_was() -> None:

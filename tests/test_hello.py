@@ -14,6 +14,8 @@ from tests.scripted_server import Reply, Say
 from tests.world import World, play
 
 MOST = 900
+MOST_REMEMBERING = 1149 - 190
+"""With 20 SOPs; the two web tools, which are still to come, may take 190 tokens of the whole."""
 
 
 def tokens(text: str) -> int:
@@ -58,3 +60,45 @@ def test_hello_is_small_and_its_prefix_never_changes(tmp_path: Path, api: str) -
         await scene(world)
 
     play(tmp_path, Reply((Say("Hi."),)), main)
+
+
+def a_sop(number: int, categories: int) -> str:
+    front = f"name: procedure-{number}\ntriggers: [case {number}]\ncategory: area-{number % categories}"
+    return f"---\n{front}\nuses: {number % 7 + 1}\nsuccesses: {number % 5}\n---\n## Key steps\n- do step {number}\n"
+
+
+def hello_with(tmp_path: Path, sops: int, categories: int) -> int:
+    """Return the tokens of a Hello in a home with so many SOPs, facts and a log."""
+    sizes: list[int] = []
+
+    async def scene(world: World) -> None:
+        memory = world.home / "memory"
+        for number in range(sops):
+            place = memory / "sops" / f"procedure-{number}"
+            place.mkdir(parents=True)
+            (place / "SOP.md").write_text(a_sop(number, categories), "utf-8")
+        (memory / "facts").mkdir()
+        (memory / "facts" / "build.md").write_text(
+            "# Build\n\n## Commands\n- make test\n\n## Paths\n- /srv/app\n", "utf-8"
+        )
+        (memory / "facts" / "network.md").write_text("# Network\n\n## Proxies\n- none\n", "utf-8")
+        (memory / "log.md").write_text(
+            "# Log\n\n## Errors\n- tar without -C => unpack in place (used 4)\n\n"
+            "## Preferences\n- answers in German (used 9)\n",
+            "utf-8",
+        )
+        async with world.running():
+            world.task("s", "Hello")
+            await world.rests("s")
+        body = world.server.requests[0].body
+        parts = [body["tools"], body["messages"]]
+        sizes.append(tokens(json.dumps(parts, ensure_ascii=False, separators=(",", ":"))))
+
+    play(tmp_path, Reply((Say("Hi."),)), scene)
+    return sizes[0]
+
+
+def test_what_is_remembered_makes_hello_hardly_larger(tmp_path: Path) -> None:
+    few, many = hello_with(tmp_path / "few", 20, 5), hello_with(tmp_path / "many", 2000, 20)
+    assert few <= MOST_REMEMBERING, f"{few} tokens"
+    assert many <= 1.05 * few, f"{few} and {many} tokens"

@@ -20,7 +20,7 @@ from gad.core.ports import Answer, Provider, Request, ToolSchema
 from gad.errors import NetworkError
 from gad.providers.anthropic import AnthropicProvider
 from gad.providers.text import TextProvider, read_answer, write_call
-from gad.providers.text_parse import TextFilter
+from gad.providers.text_stream import TextFilter
 from tests.provider_cases import APIS, TOOL, provider
 from tests.scripted_server import Call, Cut, Entry, Reply, Say, ScriptedServer, Think
 from tests.test_provider_render import CHECKS, PROVIDERS, _transcripts

@@ -22,6 +22,7 @@ CONTEXT = ToolContext("s", "c", "/", "/", lambda text: None)
 def test_the_tool_set_and_its_order() -> None:
     assert list(TOOLS) == [
         "code_run", "file_read", "file_patch", "file_write", "ask_user", "update_working_checkpoint",
+        "start_long_term_update",
     ]  # fmt: skip
 
 
@@ -36,7 +37,7 @@ def test_the_schemas_are_terse() -> None:
     text = json.dumps(wire, separators=(",", ":"))
     with warnings.catch_warnings(action="ignore"):  # the tokenizer's import uses what Python deprecates
         tokenizer = importlib.import_module("bpe_openai").get_encoding("o200k_base")
-    assert len(tokenizer.encode(text)) <= 520
+    assert len(tokenizer.encode(text)) <= 550
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gad.agent import Parts, RetryPolicy
+from gad.cli.memory_engine import MemoryEngine
 from gad.config import Config, Model, read_key
 from gad.core.budget import Price
 from gad.core.ports import Provider
 from gad.core.task import TaskOptions
 from gad.daemon import Daemon
 from gad.errors import AuthError, ConfigError
+from gad.memory.store import MemoryStore
 from gad.spool.claim import Rules
 from gad.spool.intake import Beginning, Door
 from gad.spool.ledger import Ledger
@@ -139,6 +141,11 @@ def build_daemon(
     only: str | None = None,
 ) -> Daemon:
     """Return a daemon for this home, not yet running."""
+    engine: MemoryEngine | None = None
+    if config.memory.enabled:
+        store = MemoryStore(str(config.memory_dir))
+        store.prepare()
+        engine = MemoryEngine(config, store)
     spool = str(config.spool_dir)
     os.makedirs(spool, mode=0o700, exist_ok=True)
     home = str(config.home)
@@ -160,7 +167,9 @@ def build_daemon(
         effective = with_defaults(options, config)
         first = config.chain_of(effective.model or config.model)[0]
         persist = config.models[first].provider == "local"
-        return Beginning(effective, preamble(effective.cwd or str(config.work_dir / session)), persist)
+        # A small model loses its task in what it is told beside it.
+        told = engine.told() if engine is not None and effective.memory and not persist else ""
+        return Beginning(effective, preamble(effective.cwd or str(config.work_dir / session)), persist, told)
 
     parts = Parts(
         provider=providers,
@@ -172,6 +181,8 @@ def build_daemon(
         chain=config.chain_of,
         environment=lambda session, call: base | identity(home, session, call),
         work=work,
+        memory=engine.door if engine is not None else lambda session: None,
+        ended=engine.ended if engine is not None else lambda live: None,
         usd_per_day=config.usd_per_day,
         spent_today=ledger.spent_today,
         spend=ledger.spend,
@@ -184,6 +195,7 @@ def build_daemon(
         polling=bool(config.spool.polling),
         only=only,
         reap=lambda session, calls: end_orphans(home, session, calls),
+        beside=engine,
     )
 
 

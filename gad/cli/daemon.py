@@ -108,10 +108,11 @@ async def _up(config: Config) -> None:
     entry = config.models[config.model]
     say(f"home {config.home}")
     say(f"model {entry.name} ({entry.provider}, {entry.model})")
-    try:
-        find_key(entry, os.environ)
-    except GadError as exc:
-        say(f"warning: {exc}")
+    for name in config.chain_of(config.model):
+        try:
+            find_key(config.models[name], os.environ)
+        except GadError as exc:
+            say(f"warning: {exc}")
     providers = Providers(config, os.environ, show_progress())
     daemon = build_daemon(config, os.environ, providers)
     running = await started(daemon)

@@ -9,14 +9,16 @@ from typing import Any
 
 import click
 
-from gad.cli.show import Record
+from gad.cli.show import Record, json_bytes
+from gad.cli.watch import printer
+from gad.core import records as journal
 from gad.core.messages import Assistant, Message, Text, Thinking, ToolCall, part_to_json
 from gad.core.ports import Request
-from gad.core.records import Calling, decode
+from gad.core.records import Calling
 from gad.core.request import build, offered, prefix_digest, schemas_text
 from gad.core.session import Session
 from gad.core.weights import tokens
-from gad.errors import GadError
+from gad.errors import GadError, InvalidStep, JournalDamaged
 from gad.spool.narrate import heading
 from gad.tools.toolset import all_tools
 
@@ -36,18 +38,19 @@ def show_sent(records: Sequence[Record], turn: int | None, *, as_json: bool) -> 
             "parts": sizes,
             "plan": asdict(calling.plan),
         }
-        click.echo(json.dumps(found | {"request": to_json(request)}, ensure_ascii=False))
+        click.echo(json_bytes(found | {"request": to_json(request)}))
         return
     if not same:
         click.echo(
             "gad: the system text or the tools were others then; this gad's own are shown in their place", err=True
         )
-    click.echo("\n".join(_describe(session, calling, request, sizes)).encode("utf-8", "replace"))
+    text = "\n".join(_describe(session, calling, request, sizes)) + "\n"
+    printer()(text.encode("utf-8", "replace"))
 
 
 def replay_to(records: Sequence[Record], turn: int | None) -> tuple[Session, Calling]:
     """Return a session as it was when a turn's request went out, the last one of that turn, and that record."""
-    found = [decode(record) for record in records]
+    found = [_decoded(number, record) for number, record in enumerate(records, 1)]
     sent = [(index, record) for index, record in enumerate(found) if isinstance(record, Calling)]
     if not sent:
         raise GadError("nothing has been sent to a model in this session yet")
@@ -56,9 +59,19 @@ def replay_to(records: Sequence[Record], turn: int | None) -> tuple[Session, Cal
         raise GadError(f"there was no turn {turn} in this session; the last one is {max(r.turn for _, r in sent)}")
     last, calling = wanted[-1]
     session = Session()
-    for record in found[: last + 1]:
-        session.record(record)
+    for number, record in enumerate(found[: last + 1], 1):
+        try:
+            session.record(record)
+        except InvalidStep as exc:
+            raise GadError(f"journal line {number}: {exc}") from exc
     return session, calling
+
+
+def _decoded(number: int, record: Record) -> journal.Record:
+    try:
+        return journal.decode(record)
+    except JournalDamaged as exc:
+        raise GadError(f"journal line {number}: {exc}") from exc
 
 
 def parts_of(request: Request) -> dict[str, str]:

@@ -42,7 +42,7 @@ def show_command(place: Place, session: str, turn: int | None, context: bool, as
         show_sent([record for _, record in records(directory)], turn, as_json=as_json)
         return
     if as_json:
-        click.echo(json.dumps([record for _, record in records(directory)], ensure_ascii=False))
+        click.echo(json_bytes([record for _, record in records(directory)]))
         return
     from gad.cli.watch import printer
 
@@ -70,6 +70,11 @@ def records(directory: Path) -> Iterator[tuple[int, Record]]:
                     return
                 raise GadError(f"{directory / JOURNAL}:{number}: cannot be read: {exc}") from None
             yield number, found
+
+
+def json_bytes(value: object) -> bytes:
+    """Return a value as JSON in UTF-8; half of a character pair, which has no UTF-8, is written as JSON's escape."""
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 def describe(number: int, record: Record) -> Iterator[str]:
@@ -160,6 +165,22 @@ def _moved(record: Record) -> Iterator[str]:
         yield record["error"]
 
 
+def _judged(record: Record) -> Iterator[str]:
+    yield _head(record, f"you: {'ok' if record['ok'] else 'bad'}")
+    if record["words"]:
+        yield record["words"]
+
+
+def _script(record: Record) -> Iterator[str]:
+    yield _head(record, f"script: exit {record['exit']}")
+    yield from (f"   {line}" for line in record["output"].splitlines())
+
+
+def _decided(record: Record) -> Iterator[str]:
+    yield _head(record, f"memory: {record['action']} at {record['point']}, step {record['step']} ({record['state']})")
+    yield from (f"   {line}" for line in record["directive"].splitlines())
+
+
 def _nothing(record: Record) -> Iterator[str]:
     return iter(())
 
@@ -177,5 +198,8 @@ _LINES: Mapping[str, Callable[[Record], Iterator[str]]] = {
     "moved": _moved,
     "asked": _asked,
     "checked": _checked,
+    "judged": _judged,
+    "script_ran": _script,
+    "decided": _decided,
     "ended": _ended,
 }

@@ -178,3 +178,24 @@ def stop_command(place: Place, sessions: tuple[str, ...]) -> None:
             problems.append(str(exc))
     if problems:
         raise GadError("\n".join(problems))
+
+
+@click.command("ok")
+@click.argument("session")
+@click.argument("words", nargs=-1)
+@click.pass_obj
+def ok_command(place: Place, session: str, words: tuple[str, ...]) -> None:
+    """Say that SESSION did its work well; WORDS may say why.
+
+    Only what somebody has confirmed is learnt from: a verdict counts beside, and before, the task's own check.
+    """
+    drop.verdict(place.spool() / session, True, " ".join(words))
+
+
+@click.command("bad")
+@click.argument("session")
+@click.argument("words", nargs=-1)
+@click.pass_obj
+def bad_command(place: Place, session: str, words: tuple[str, ...]) -> None:
+    """Say that SESSION did not do its work; WORDS may say what is wrong. gad reply lets it try again."""
+    drop.verdict(place.spool() / session, False, " ".join(words))

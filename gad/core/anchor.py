@@ -15,11 +15,18 @@ LATE = 0.75
 
 
 def render(
-    *, turn: int, limit: int | None = None, summaries: Iterable[tuple[int, str]] = (), key_info: str, pinned: str
+    *,
+    turn: int,
+    limit: int | None = None,
+    summaries: Iterable[tuple[int, str]] = (),
+    key_info: str,
+    pinned: str,
+    memory: str = "",
 ) -> str:
     """Return the anchor's text; empty when there is nothing to hold on to, as in most short sessions.
 
-    `turn` is this request's number, `limit` the last turn's that is allowed; `summaries` are turn numbers and lines.
+    `turn` is this request's number, `limit` the last turn's that is allowed; `summaries` are turn numbers and lines,
+    `memory` is what the memory controller wants read, one line.
     The turn's number stands with them, and by itself when the end is near.
     """
     parts = []
@@ -29,6 +36,8 @@ def render(
         parts.append(f"<pinned>\n{pinned}\n</pinned>")
     if key_info:
         parts.append(f"<key_info>\n{key_info}\n</key_info>")
+    if memory:
+        parts.append(memory)
     if parts or (limit is not None and turn > LATE * limit):
         parts.append(f"turn {turn}" + (f" of at most {limit}" if limit is not None else ""))
     return "\n".join(parts)

@@ -14,7 +14,7 @@ Sizes are weighted characters, `gad.core.weights.ALPHA` a token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -34,6 +34,8 @@ OLD = 800
 """Weighted characters that are kept of an old argument, result or thought."""
 WRITTEN = 100
 """Characters that are kept of what an old file_write wrote: the file holds it."""
+OLD_NOTES = "[see <key_info>]"
+"""What stands in an old update_working_checkpoint: the latest notes are in the anchor."""
 INTERVAL = 5
 """Turns that lie between two batches at least."""
 LOW = 0.6
@@ -86,9 +88,9 @@ class Context:
     """Plans and computes the views of one growing transcript; it remembers what it has computed, and nothing else."""
 
     def __init__(self) -> None:
-        self._weights: list[tuple[Message, float]] = []
-        self._old_weights: list[float] = []
-        self._head: tuple[Plan, tuple[Message, ...], float] = (Plan(), (), 0.0)
+        self._weights: dict[int, tuple[Message, float]] = {}
+        self._old: dict[int, tuple[Message, Message, float]] = {}
+        self._head: tuple[Plan, Message | None, tuple[Message, ...], float] = (Plan(), None, (), 0.0)
 
     def view(self, transcript: Sequence[Message], plan: Plan) -> tuple[Message, ...]:
         """Return the messages that a request of this plan shows."""
@@ -104,12 +106,11 @@ class Context:
         by itself when turns are alike.
         """
         size = len(transcript)
-        weights = self._weigh(transcript)
         limit = min(limit, last.ceiling) if last.ceiling else limit
         end = max(last.compressed, size - KEEP)
-        old = self._weigh_old(transcript, end)
-        dropped = sum(weights[last.compressed : end]) - sum(old[last.compressed : end])
-        sent_again = sum(old[last.compressed : end]) + sum(weights[end:])
+        old = sum(weight for _, weight in self._old_forms(transcript, last.compressed, end))
+        dropped = self._weigh(transcript, last.compressed, end) - old
+        sent_again = old + self._weigh(transcript, end, size)
         plan = replace(last, rent=last.rent + CACHED * dropped, marked=last.compressed)
         if size - last.at >= 2 * INTERVAL and dropped > 0 and plan.rent >= (NEW - CACHED) * sent_again:
             plan = replace(plan, compressed=end, at=size, rent=0.0)
@@ -122,12 +123,19 @@ class Context:
         return replace(plan, weight=weight)
 
     def stricter(self, transcript: Sequence[Message], refused: Plan, *, fixed: float = 0.0) -> Plan:
-        """Return a plan that is well below one whose request the server refused as too long, now and from now on."""
+        """Return a plan that is well below one whose request the server refused as too long, now and from now on.
+
+        Where the newest messages alone are too much, they are cut as well: a session that no request of which is
+        accepted could not go on, whatever people say.
+        """
         limit = LOW * refused.weight
         limit = min(limit, refused.ceiling) if refused.ceiling else limit
         plan = replace(refused, ceiling=limit, at=len(transcript), rent=0.0)
-        self._weigh(transcript)
-        return self._shrink(transcript, plan, limit=limit, fixed=fixed, keep=KEEP_REFUSED)
+        plan = self._shrink(transcript, plan, limit=limit, fixed=fixed, keep=KEEP_REFUSED)
+        if plan.weight > limit:
+            plan = replace(plan, compressed=len(transcript))
+            plan = replace(plan, weight=fixed + self._weight(transcript, plan))
+        return plan
 
     def _shrink(self, transcript: Sequence[Message], plan: Plan, *, limit: float, fixed: float, keep: int) -> Plan:
         """Cut everything but the newest `keep` messages, then let the oldest turns go until `LOW` of the limit."""
@@ -144,55 +152,81 @@ class Context:
             said += sum(PART + weigh(text) for text in _spoken(transcript[end - 2 : end]))
         return replace(plan, weight=fixed + self._weight(transcript, plan))
 
-    # -- weights, each computed once -----------------------------------------------------------
+    # -- weights and old forms, each computed once, and only where they are needed -------------
 
-    def _weigh(self, transcript: Sequence[Message]) -> list[float]:
-        for index, message in enumerate(transcript):
-            if index == len(self._weights):
-                self._weights.append((message, weigh_message(message)))
-            elif self._weights[index][0] is not message:  # the newest message may have grown
-                self._weights[index] = (message, weigh_message(message))
-        return [weight for _, weight in self._weights]
+    def _weigh(self, transcript: Sequence[Message], begin: int, end: int) -> float:
+        total = 0.0
+        for index in range(begin, end):
+            message, weight = self._weights.get(index, (None, 0.0))
+            if message is not transcript[index]:  # the newest message may have grown
+                weight = weigh_message(transcript[index])
+                self._weights[index] = transcript[index], weight
+            total += weight
+        return total
 
-    def _weigh_old(self, transcript: Sequence[Message], end: int) -> list[float]:
-        for index in range(len(self._old_weights), end):
-            kept = _replies(transcript[max(0, index - 1) : index + 1])
-            self._old_weights.append(weigh_message(old_form(transcript[index], kept)))
-        return self._old_weights
+    def _old_forms(self, transcript: Sequence[Message], begin: int, end: int) -> list[tuple[Message, float]]:
+        found: list[tuple[Message, float]] = []
+        for index in range(begin, end):
+            message, old, weight = self._old.get(index, (None, transcript[index], 0.0))
+            if message is not transcript[index]:
+                old = old_form(transcript[index], _replies(transcript[max(0, index - 1) : index + 1]))
+                weight = weigh_message(old)
+                self._old[index] = transcript[index], old, weight
+            found.append((old, weight))
+        return found
 
     def _weight(self, transcript: Sequence[Message], plan: Plan) -> float:
-        return self._head_of(transcript, plan)[1] + sum(weight for _, weight in self._weights[plan.compressed :])
+        return self._head_of(transcript, plan)[1] + self._weigh(transcript, plan.compressed, len(transcript))
 
     def _head_of(self, transcript: Sequence[Message], plan: Plan) -> tuple[tuple[Message, ...], float]:
         """Return the part of the view that only a batch changes, and its weight."""
-        known, head, weight = self._head
-        if (known.compressed, known.evicted, known.said) != (plan.compressed, plan.evicted, plan.said):
-            head = _compress(transcript[: plan.compressed], plan)
+        known, end, head, weight = self._head
+        last = transcript[plan.compressed - 1] if plan.compressed else None  # the newest message may have grown
+        parts = (plan.compressed, plan.evicted, plan.said)
+        if last is not end or parts != (known.compressed, known.evicted, known.said):
+            begin = max(1, plan.evicted)
+            kept = [message for message, _ in self._old_forms(transcript, begin, plan.compressed)]
+            head = _compress(transcript[: plan.compressed], kept, plan)
             weight = sum(map(weigh_message, head))
-            self._head = (plan, head, weight)
+            self._head = (plan, last, head, weight)
         return head, weight
 
 
-def _compress(messages: Sequence[Message], plan: Plan) -> tuple[Message, ...]:
-    """Return the old messages as they are shown: stage 2, and what stage 3 leaves of the oldest."""
+def _compress(messages: Sequence[Message], kept: Sequence[Message], plan: Plan) -> tuple[Message, ...]:
+    """Return the old messages as they are shown: stage 2, and what stage 3 leaves of the oldest.
+
+    `kept` are the old forms of those that are not left out.
+    """
     if not messages:
         return ()
-    outputs = stale_results(messages) | _replies(messages)
-    first, kept = messages[0], messages[max(1, plan.evicted) :]
-    gone = messages[1 : plan.evicted]
+    stale = stale_results(kept)  # of these only: among what is shown ids are unique, those of gone turns come again
+    outputs = _replies(kept) | stale
+    first, gone = messages[0], messages[1 : plan.evicted]
     if gone and isinstance(first, User):
         note = Text(f"[... {len(gone)} older messages left out ...]", note=True)
         first = User((*first.parts, note, *_said(gone, plan.said)))
-    return (old_form(first, outputs), *(old_form(message, outputs) for message in kept))
+    # The first message is the task and what the session began with: all of it stays.
+    if not isinstance(first, User):
+        first = old_form(first, outputs)
+    return (first, *(old_form(m, outputs) if _has_result(m, stale) else m for m in kept))
+
+
+def _has_result(message: Message, ids: Collection[str]) -> bool:
+    return any(isinstance(part, ToolResult) and part.call_id in ids for part in message.parts)
 
 
 def _said(messages: Sequence[Message], room: float) -> tuple[Text, ...]:
-    """Return what people said in these messages: the newest whole, where it fits, the others cut or left out."""
+    """Return what people said in these messages: the newest whole, where it fits, the others cut or left out.
+
+    One that does not fit gets half the room that is left, since it may be the task of a later round; and the newest
+    is never left out.
+    """
     found: list[Text] = []
     for said in reversed(_spoken(messages)):
-        text = said if weigh(said) + PART <= room else cut_weighted(said, OLD)
+        most = max(OLD, room / 2)
+        text = said if weigh(said) + PART <= room else cut_weighted(said, most if found else min(most, room - PART))
         room -= weigh(text) + PART
-        if room < 0:
+        if room < 0 or not text:
             break
         found.append(Text(text))
     return tuple(reversed(found))
@@ -200,15 +234,18 @@ def _said(messages: Sequence[Message], room: float) -> tuple[Text, ...]:
 
 def _spoken(messages: Sequence[Message]) -> list[str]:
     """Return what people said in these messages, in order: their texts, and their replies to questions."""
-    questions, replies = _questions(messages), _replies(messages)
+    questions: Mapping[str, str] = {}
     found: list[str] = []
     for message in messages:
-        for part in message.parts if isinstance(message, User) else ():
+        if isinstance(message, Assistant):
+            questions = _questions([message])
+            continue
+        for part in message.parts:
             match part:
                 case Text(text, note=False):
                     found.append(text)
-                case ToolResult(call_id) if call_id in replies:
-                    found.append(f"[asked: {cut_weighted(questions[call_id], OLD / 4)}]\n{replies[call_id]}")
+                case ToolResult(call_id, "ok", output) if call_id in questions:
+                    found.append(f"[asked: {cut_weighted(questions[call_id], OLD / 4)}]\n{output}")
     return found
 
 
@@ -250,7 +287,7 @@ def _old_said(part: Thinking | Text | ToolCall) -> Thinking | Text | ToolCall | 
         case Thinking(text):
             return replace(part, text=cut_weighted(text, OLD))
         case ToolCall(name="update_working_checkpoint"):
-            return replace(part, arguments={"key_info": "[see <key_info>]"})
+            return replace(part, arguments={"key_info": OLD_NOTES})
         case ToolCall(name="file_write", arguments={"content": str(content)} as arguments):
             return replace(part, arguments=_old_json({**arguments, "content": cut(content, WRITTEN)}))
         case ToolCall(arguments=arguments):

@@ -7,12 +7,14 @@ when a model writes it back in the place of the text that it never saw.
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 _MARK = re.compile(
     r"\[\.\.\. ([0-9][0-9,]{0,20}) of ([0-9][0-9,]{0,20}) characters cut"
-    r"(?:; (?:all of it is|the first ([0-9][0-9,]{0,20}) are) in ([^\n]+?))? \.\.\.\]"
+    r"(?:; (?:all of it is|the first ([0-9][0-9,]{0,20}) are) in ([^\n]{1,4096}?))? \.\.\.\]"
 )
 _OWN_LINE = re.compile(f"\n{_MARK.pattern}\n")
+_LINE_MARK = re.compile(r"\[\+[0-9][0-9,]{0,20} characters\]")
 
 
 def mark(gone: int, total: int, where: str, held: int = 0) -> str:
@@ -64,11 +66,17 @@ def join_ends(head: str, tail: str, total: int, limit: int, where: str = "", hel
 
 def copied_mark(name: str, text: str, *known: str) -> str:
     """Return why the argument `name` cannot be used: it holds a mark that none of the `known` texts holds; else ""."""
-    for found in _MARK.finditer(text):
+    for found in chain(_MARK.finditer(text), _LINE_MARK.finditer(text)):
         if not any(found[0] in other for other in known):
-            source = f"the text that it stands for is in {found[4]}" if found[4] else "get the text that it stands for"
+            where = found[4] if found.re is _MARK else ""
+            source = f"the text that it stands for is in {where}" if where else "get the text that it stands for"
             return f"{name} holds a cut mark, {found[0]}: write everything out in full; {source}"
     return ""
+
+
+def line_mark(gone: int) -> str:
+    """Return the mark that ends a line of which the last `gone` characters are not shown."""
+    return f"[+{gone:,} characters]"
 
 
 def _lengths(total: int, limit: int, where: str, held: int) -> tuple[int, int]:

@@ -20,12 +20,19 @@ REPEATED = 2
 """Temporary failures in a row, of whatever session, after which an entry rests."""
 PATIENCE = 60.0
 """Seconds: an entry whose server asks for a longer wait rests at once, until then at least."""
+LONGEST = 86_400.0
+"""Seconds: no entry rests for longer, whatever its server asks for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """An entry is not asked until `until` (seconds since the epoch); `lasting`: asking again would not help."""
+    """An entry is not asked from `since` until `until`; `lasting`: asking again would not help.
 
+    Both are in seconds since the epoch. Before `since`, after a clock was set back, there is no rest: nobody knows how
+    long it would be.
+    """
+
+    since: float
     until: float
     error: str
     lasting: bool
@@ -46,27 +53,27 @@ class Standing:
     def rest(self, entry: str, now: float) -> Rest | None:
         """Return an entry's rest, or None when it may be asked."""
         found = self._rests.get(entry)
-        return found if found is not None and now < found.until else None
+        return found if found is not None and found.since <= now < found.until else None
 
     def all_rest(self, chain: Sequence[str], now: float) -> bool:
         """Say whether there is no entry that may be asked."""
         return all(self.rest(entry, now) is not None for entry in chain)
 
-    def lasting(self, chain: Sequence[str], now: float) -> bool:
-        """Say whether every entry rests because asking it again would not help."""
+    def lasting(self, chain: Sequence[str], now: float, since: float = 0.0) -> bool:
+        """Say whether every entry has failed for good at `since` or later: what failed before may be mended by now."""
         rests = [self.rest(entry, now) for entry in chain]
-        return all(rest is not None and rest.lasting for rest in rests)
+        return all(rest is not None and rest.lasting and rest.since >= since for rest in rests)
 
-    def failed(self, entry: str, error: Exception, now: float) -> None:
-        """Take note of a failure; one that is not `Temporary` is for good."""
+    def failed(self, entry: str, error: Exception, now: float, *, patient: bool = True) -> None:
+        """Take note of a failure; one that is not `Temporary` is for good. Without patience, one is enough."""
         count = self._failures[entry] = self._failures.get(entry, 0) + 1
         wait = 0.0
         if isinstance(error, Temporary):
             wait = error.retry_after or 0.0
-            if count < REPEATED and wait <= PATIENCE:
+            if patient and count < REPEATED and wait <= PATIENCE:
                 return
         lasting = not isinstance(error, Temporary)
-        self._rests[entry] = Rest(now + max(SPRING_BACK, wait), str(error), lasting)
+        self._rests[entry] = Rest(now, now + min(max(SPRING_BACK, wait), LONGEST), str(error), lasting)
 
     def answered(self, entry: str) -> None:
         """Take note that an entry has answered: it works."""

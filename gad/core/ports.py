@@ -93,13 +93,33 @@ class Outcome:
     key_info: str | None = None
 
 
+class Memory(Protocol):
+    """The way into long-term memory, for one session. Nothing else writes there."""
+
+    root: str
+    """The directory, an absolute path."""
+
+    async def write(self, path: str, added: str, change: Callable[[str | None, str], str]) -> str:
+        """Change one file and return what to tell the model.
+
+        `path` is relative to the root; `added` is the text that the model wants to add, its proof included;
+        `change` makes the new content from the present one (None: no such file) and that text without its proof, and
+        may raise ValueError. Raises MemoryRefused, MemoryLocked or OSError with nothing written.
+        """
+        ...
+
+    async def open_phase(self) -> str:
+        """Return what the model needs to know for writing: the rules, and what this session has proven."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """Where a tool call runs. Paths are absolute strings.
 
     `cwd` is where relative paths start; `work` is the session's scratch directory; `emit` streams
     text to output.txt while the tool runs; `environment` is what a child process may see; `limit` is how many
-    characters of output the model is to get of this call at most.
+    characters of output the model is to get of this call at most; `memory` is None where there is none.
     """
 
     session: str
@@ -109,6 +129,7 @@ class ToolContext:
     emit: Callable[[str], None]
     environment: Mapping[str, str] = field(default_factory=dict)
     limit: int = 10_000
+    memory: Memory | None = None
 
 
 class Tool(Protocol):

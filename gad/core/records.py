@@ -28,7 +28,7 @@ class Begin:
 
     `preamble` is what changes from session to session (date, directory); it opens the first user
     message, so that the system prompt never changes. `persist` asks the engine to send a model that
-    gives up right after a failed call back to work once.
+    gives up right after a failed call back to work once. `memory` is what is always told of long-term memory.
     """
 
     at: float
@@ -36,6 +36,7 @@ class Begin:
     options: TaskOptions
     preamble: str = ""
     persist: bool = False
+    memory: str = ""
     v: int = VERSION
 
 
@@ -167,6 +168,50 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """verdict.txt: the user says whether the work was good, and why."""
+
+    at: float
+    n: int
+    ok: bool
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptStarted:
+    """The task's SOP is a script by now, which is about to run; no model is asked."""
+
+    at: float
+    sop: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRan:
+    """The SOP's script ran; when it failed, the agent takes over with what it printed."""
+
+    at: float
+    exit: int
+    output: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The memory controller has decided at `point` how memory is used from here on.
+
+    `state` is the row of its table, `directive` what the anchor tells the model to read.
+    """
+
+    at: float
+    point: str
+    step: int
+    episode: str
+    action: str
+    state: str
+    directive: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Checking:
     """task.yaml's check is about to run."""
 
@@ -225,6 +270,10 @@ Record = (
     | ToolStarted
     | ToolFinished
     | Asked
+    | Judged
+    | ScriptStarted
+    | ScriptRan
+    | Decided
     | Checking
     | Checked
     | Resumed
@@ -246,6 +295,10 @@ KINDS: Mapping[str, type[Record]] = {
     "tool_started": ToolStarted,
     "tool_finished": ToolFinished,
     "asked": Asked,
+    "judged": Judged,
+    "script_started": ScriptStarted,
+    "script_ran": ScriptRan,
+    "decided": Decided,
     "checking": Checking,
     "checked": Checked,
     "resumed": Resumed,
@@ -265,7 +318,7 @@ def encode(record: Record) -> dict[str, Any]:
     head: dict[str, Any] = {"kind": kind_of(record)}
     match record:
         case Begin():
-            fields = {name: getattr(record, name) for name in ("at", "v", "session", "preamble", "persist")}
+            fields = {name: getattr(record, name) for name in ("at", "v", "session", "preamble", "persist", "memory")}
             return head | fields | {"options": record.options.to_json()}
         case Answered():
             return head | {

@@ -17,6 +17,7 @@ from gad.core.escalation import ASK
 from gad.core.ports import Request, Tool, ToolSchema
 from gad.core.prompt import SYSTEM
 from gad.core.session import Session
+from gad.core.situation import standing
 from gad.core.summary import LENGTH
 from gad.core.weights import ALPHA, weigh
 
@@ -55,7 +56,7 @@ def build(session: Session, tools: Sequence[ToolSchema], turn: int) -> Request:
         system=SYSTEM,
         tools=tuple(tools),
         messages=messages,
-        anchor=_anchor(session, turn),
+        anchor=_anchor(session, turn, session.history.plan.compressed),
         head=max(0, len(messages) - (len(session.history.transcript) - session.history.plan.marked)),
         schemas=session.history.plan.schemas,
     )
@@ -72,8 +73,12 @@ def schemas_text(tools: Sequence[ToolSchema]) -> str:
 
 
 def _fixed(session: Session, tools: Sequence[ToolSchema], turn: int) -> float:
-    """Return the weight of what stands beside the messages; the newest turn's summary is still to come."""
-    return _prefix_weight(schemas_text(tools)) + weigh(_anchor(session, turn)) + LENGTH
+    """Return the weight of what stands beside the messages at most: a batch may bring all summaries into the anchor.
+
+    The newest turn's is still to come; a character of it weighs 4 at most, in any script.
+    """
+    anchor_text = _anchor(session, turn, len(session.history.transcript) + 1)
+    return _prefix_weight(schemas_text(tools)) + weigh(anchor_text) + 4 * LENGTH
 
 
 @lru_cache(maxsize=64)
@@ -81,15 +86,14 @@ def _prefix_weight(schemas: str) -> float:
     return weigh(SYSTEM) + weigh(schemas)
 
 
-def _anchor(session: Session, turn: int) -> str:
-    # A turn that still stands in full above needs no summary.
-    lines = [
-        (number, line) for end, number, line in session.history.summaries if end <= session.history.plan.compressed
-    ]
+def _anchor(session: Session, turn: int, old: int) -> str:
+    """Return the anchor; turns whose messages all stand before `old` are told in a line, the others stand in full."""
+    lines = [(number, line) for end, number, line in session.history.summaries if end <= old]
     return anchor.render(
         turn=turn,
         limit=session.allowance.last_turn,
         summaries=lines,
         key_info=session.key_info,
         pinned=session.pinned,
+        memory=standing(session),
     )

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 
 from gad.core.calls import OpenCalls
 from gad.core.escalation import ASK, Escalation
+from gad.core.gate import Proof
 from gad.core.history import History
 from gad.core.limits import Allowance
-from gad.core.messages import Message, Text, ToolCall, ToolResult, Usage
+from gad.core.messages import Assistant, Message, Text, ToolCall, ToolResult, Usage
 from gad.core.ports import Question
 from gad.core.reach import Reach
 from gad.core.records import (
@@ -23,22 +24,28 @@ from gad.core.records import (
     Checked,
     Checking,
     ChildBegan,
+    Decided,
     Deferred,
     Ended,
+    Judged,
     Moved,
     Paused,
     Pinned,
     Record,
     Resumed,
     Said,
+    ScriptRan,
+    ScriptStarted,
     StopAsked,
     ToolFinished,
     ToolStarted,
     TurnedDown,
     kind_of,
 )
+from gad.core.sop_line import sop_of
 from gad.core.states import ENDED, RESTING, TABLE, State
-from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunTool, Step
+from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunScript, RunTool, Step
+from gad.core.summary import gist_of
 from gad.core.task import TaskOptions
 from gad.errors import InvalidStep
 
@@ -51,6 +58,10 @@ CRASHES = 3
 
 _CUT_OFF = "[your answer was cut off at the output limit; go on from where it stopped]"
 _SAID_MEANWHILE = "the user has said something meanwhile; it follows"
+PHASE = "start_long_term_update"
+"""The tool that opens the phase in which memory may be written."""
+
+_SCRIPT_BROKEN_OFF = "[the procedure's script was broken off: it may or may not have done its work; check first]"
 _PERSIST = "[the last call failed and nothing has worked since: mend it and try again, or say why it cannot be done]"
 
 
@@ -62,6 +73,7 @@ class Session:
         self.name = ""
         self.options = TaskOptions()
         self.since = 0.0
+        self.began = 0.0
         self.round = 0
         self.claims = 0  # the highest claim number taken in
         self.taken: set[int] = set()
@@ -77,12 +89,19 @@ class Session:
         self.children: list[str] = []
         self.escalation = Escalation()
         self.history = History()
+        self.proofs: list[Proof] = []  # every call's outcome: what memory may be written on
+        self.phase_open = False  # whether this round may write into memory
+        self.by_script = False  # whether a procedure's script has done this round's work
+        self.judged: Judged | None = None  # the user's latest verdict
+        self.decisions: list[Decided] = []  # the memory controller's
         self.interrupted: str = ""  # what a crash broke off, for the note in output.txt
         self._preamble = ""
         self._persist = False
         self._inbox: list[tuple[int, str]] = []  # what the model has not seen yet; the engine's own words have number 0
         self._last_said = 0  # the newest message's number
         self._stop = 0  # the stop request's number
+        self._sop: tuple[str, tuple[str, ...]] | None = None  # the procedure whose script is still to be tried
+        self._scripting = False
         self._calls = OpenCalls()
         self._calling = False
         self._asked_call = ""
@@ -110,12 +129,19 @@ class Session:
     def under_way(self) -> tuple[str, ...]:
         """The calls whose processes may be alive: the one that has started, or the check."""
         started = self._calls.started
-        return (started,) if started else ("check",) if self._checking else ()
+        if started:
+            return (started,)
+        return ("check",) if self._checking else ("script",) if self._scripting else ()
 
     @property
     def calls(self) -> int:
         """How many calls the newest answer made: their results share one message."""
         return len(self._calls.calls)
+
+    @property
+    def check_failed(self) -> bool:
+        """True when the task's check has failed in this round, and has not passed since."""
+        return self._check_failures > 0 and not self._checked
 
     @property
     def can_ask(self) -> bool:
@@ -146,6 +172,8 @@ class Session:
             return self._fail(f"three failures in a row and nobody to ask: {_gist(self.escalation.last_error)}")
         if self.escalation.engine_asks:
             return AwaitReply(Question(f"Several attempts failed. The last: {self.escalation.last_error[:500]}"))
+        if self._sop is not None:
+            return RunScript(*self._sop)
         unanswered = self._calls.unanswered
         answered = self._final is not None and not self._inbox
         if answered and (self._checked or not self.options.check):
@@ -215,10 +243,14 @@ class Session:
 
     def _on_begin(self, record: Begin) -> None:
         self.name = record.session
+        self.began = record.at
         self.options = self.allowance.limits = record.options
         self.reach.model = record.options.model or ""
         self._preamble = record.preamble
+        if record.memory:
+            self._inbox.append((0, record.memory))
         self._persist = record.persist
+        self.phase_open = record.options.review is not None
         self.rejection = ""
 
     def _on_message(self, record: Said) -> None:
@@ -227,6 +259,8 @@ class Session:
         if self.state in ("new", "done", "failed", "stopped"):
             self._begin_round()
         text = record.text
+        if self.state == "new":
+            self._sop = sop_of(text, self.options.sop)
         if self._preamble:
             text, self._preamble = f"{self._preamble}\n\n{text}", ""
         if self.state == "asking" and self._asked_call and not self._stop:
@@ -314,6 +348,10 @@ class Session:
         call = self._calls.find(result.call_id)
         assert call is not None  # admitted
         self._crashes = 0
+        gist, path = gist_of(call, result), str(call.arguments.get("path", ""))
+        self.proofs.append(Proof(len(self.proofs) + 1, call.name, not result.is_error, gist, path=path))
+        if call.name == PHASE and not result.is_error:
+            self.phase_open = True
         self._calls.finish(result)
         self.escalation.record(call, result)
         if not result.is_error:
@@ -332,6 +370,28 @@ class Session:
         self.state = "asking"
         self._asked_call = record.call
         self.question = Question(record.question, record.candidates)
+
+    def _on_judged(self, record: Judged) -> None:
+        self._take(record.n)
+        self.judged = record
+
+    def _on_script_started(self, record: ScriptStarted) -> None:
+        self._scripting = True
+        self._sop = None
+
+    def _on_script_ran(self, record: ScriptRan) -> None:
+        self._scripting = False
+        self._crashes = 0
+        if record.exit == 0:
+            self._close_user_message()
+            self.history.answer(Assistant((Text(record.output or "(done; it printed nothing)"),)))
+            self._final = record.output
+            self.by_script = True
+        else:
+            self._inbox.append((0, record.output))
+
+    def _on_decided(self, record: Decided) -> None:
+        self.decisions.append(record)
 
     def _on_checking(self, record: Checking) -> None:
         self._checking = True
@@ -368,6 +428,7 @@ class Session:
         self._asked_call = ""
         self.question = None
         self.reach.heard()
+        self.phase_open = False
         self.escalation.clear()
         self.allowance.end_round(by_limit=record.limit)
         self.error = record.error
@@ -379,6 +440,8 @@ class Session:
 
     def _begin_round(self) -> None:
         self.round += 1
+        self.judged = None
+        self.by_script = False
         self._check_failures = 0
         self.allowance.begin_round()
 
@@ -390,7 +453,9 @@ class Session:
 
     def _interrupt(self) -> None:
         """Break off what was under way."""
-        self._calling = self._checking = False
+        if self._scripting:
+            self._inbox.append((0, _SCRIPT_BROKEN_OFF))
+        self._calling = self._checking = self._scripting = False
         self._calls.interrupt()
 
     def _open_parts(self) -> tuple[ToolResult | Text, ...]:

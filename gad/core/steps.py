@@ -30,6 +30,14 @@ class RunTool:
 
 
 @dataclass(frozen=True, slots=True)
+class RunScript:
+    """The task names an SOP: run its script, if it has one, before any model is asked."""
+
+    sop: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunCheck:
     """The model says that it is finished: run the task's own check."""
 
@@ -53,4 +61,4 @@ class Finish:
     limit: bool = False
 
 
-Step = CallModel | RunTool | RunCheck | AwaitReply | Finish
+Step = CallModel | RunTool | RunScript | RunCheck | AwaitReply | Finish

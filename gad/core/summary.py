@@ -38,6 +38,11 @@ def summarise(message: Assistant, results: Sequence[ToolResult] = ()) -> str:
     return _line("; ".join(_called(call, results) for call in calls) or message.text) or "said nothing"
 
 
+def gist_of(call: ToolCall, result: ToolResult) -> str:
+    """Return in a few words what a call did and how it went."""
+    return _line(_called(call, (result,)))
+
+
 def _called(call: ToolCall, results: Sequence[ToolResult]) -> str:
     about = next((str(call.arguments[key]) for key in _TELLING if call.arguments.get(key)), "")
     return f"{call.name} {_line(about, 60)}".rstrip() + f": {_status(call, results)}"

@@ -14,6 +14,8 @@ class TaskOptions:
     `model` names an entry of gad.yaml's models. `cwd` is an absolute path. `turns`, `tokens`, `usd`
     and `seconds` limit the session. `check` is a shell command that decides whether the work is done.
     `tools` restricts the tool set. `ask: never` says that nobody is there to answer questions.
+    `memory` says whether long-term memory is told of. `sop` names a procedure of memory whose script may do the task;
+    `review` a session whose successful calls prove what this one writes into memory.
     `not_before` is in seconds since the epoch. A higher `priority` is admitted first.
     """
 
@@ -26,6 +28,8 @@ class TaskOptions:
     check: str | None = None
     tools: tuple[str, ...] | None = None
     memory: bool = True
+    sop: str | None = None
+    review: str | None = None
     ask: Literal["user", "never"] | None = None
     parent: str | None = None
     priority: int = 0

@@ -22,7 +22,7 @@ from gad.providers import failures
 from gad.providers.failures import Endpoint
 from gad.providers.wire import JSON, clean, clean_json, known_ids, new_id
 
-_DEEPEST = 50
+DEEPEST = 50
 """Levels of nesting in a call's arguments: far more than any tool takes, far less than Python's recursion does."""
 _GRACE = 3.0
 """Seconds that a server may take to close a stream whose answer is complete."""
@@ -176,8 +176,8 @@ def read_arguments(raw: str) -> tuple[dict[str, Any], str]:
         return {}, f"the arguments are not valid JSON: {error}"
     if not isinstance(found, dict):
         return {}, f"the arguments must be a JSON object, not a {type(found).__name__}"
-    if not _shallow(found, _DEEPEST):
-        return {}, f"the arguments are nested more than {_DEEPEST} levels deep"
+    if not shallow(found, DEEPEST):
+        return {}, f"the arguments are nested more than {DEEPEST} levels deep"
     return (clean_json(found) if "\\u" in raw or not raw.isascii() else found), ""
 
 
@@ -190,11 +190,12 @@ def _number(text: str) -> float:
     return found if math.isfinite(found) else _no_constant(text)
 
 
-def _shallow(value: Any, levels: int) -> bool:
+def shallow(value: Any, levels: int) -> bool:
+    """Return whether a JSON value has at most so many levels of nesting."""
     if not isinstance(value, dict | list):
         return True
     return levels > 0 and all(
-        _shallow(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value)
+        shallow(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value)
     )
 
 

@@ -18,7 +18,8 @@ from dataclasses import replace
 from gad.core.messages import Assistant, Message, StopReason, Text, Thinking, ToolCall, ToolResult, User
 from gad.core.ports import Answer, Request, ToolSchema
 from gad.providers.stream import StreamProvider
-from gad.providers.text_parse import Piece, TextFilter, parse
+from gad.providers.text_parse import Piece, parse
+from gad.providers.text_stream import TextFilter
 from gad.providers.wire import JSON, known_ids, new_id, tool_name
 
 _TAG_START = re.compile(r"<(?=/?tool_(?:use|call|result))", re.IGNORECASE)

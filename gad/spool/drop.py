@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from gad.errors import GadError, Rejected
-from gad.spool.names import INPUT, REPLY, STOP, TASK, valid_session_name
+from gad.spool.names import INPUT, REPLY, STOP, TASK, VERDICT, valid_session_name
 
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _NO_REPLACE = 1
@@ -73,6 +73,17 @@ def stop(directory: Path) -> None:
     """Ask for a session to be halted. Raises GadError when there is no such session."""
     _check_session(directory)
     os.close(os.open(directory / STOP, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+
+
+def verdict(directory: Path, ok: bool, words: str = "") -> None:
+    """Say whether a session's work was good, and why. Raises GadError when there is no such session.
+
+    A former verdict that nobody has taken yet is replaced: the latest counts.
+    """
+    _check_session(directory)
+    aside = directory / f".{VERDICT}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    _write_new(aside, f"{'ok' if ok else 'bad'} {words}".strip().encode() + b"\n")
+    os.rename(aside, directory / VERDICT)
 
 
 def check_text(text: bytes, what: str, most: int) -> None:

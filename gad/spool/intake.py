@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gad.core.records import Begin, Pinned, Record, Said, StopAsked, TurnedDown
+from gad.core.records import Begin, Judged, Pinned, Record, Said, StopAsked, TurnedDown
 from gad.core.session import Session
 from gad.core.states import ENDED
 from gad.core.task import TaskOptions
@@ -50,6 +50,7 @@ class Beginning:
     options: TaskOptions
     preamble: str
     persist: bool
+    memory: str = ""
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ def _settled(directory: str) -> str:
     state, stopped = "", False
     for record in newest(os.path.join(directory, names.JOURNAL)):
         match record.get("kind"):
-            case "context" | "child":
+            case "context" | "child" | "judged":
                 continue
             case "stop":
                 stopped = True
@@ -152,7 +153,7 @@ class Door:
         idle = not begun or session.state in ENDED
         # A reply that is older than the input beside it still belongs to the conversation before.
         held = {names.INPUT} if begun and _older(directory, names.REPLY, names.INPUT) else frozenset[str]()
-        for name in (names.INPUT, names.REPLY, names.CONTEXT, names.STOP):
+        for name in (names.INPUT, names.REPLY, names.CONTEXT, names.STOP, names.VERDICT):
             if name not in seen.waiting - held:
                 continue
             if not self._may_claim(name, begun, idle, [file for _, file in claims]):
@@ -212,6 +213,15 @@ class Door:
                 record = StopAsked(self._now(), taken.n)
             case names.CONTEXT:
                 record = Pinned(self._now(), taken.n, taken.text)
+            case names.VERDICT:
+                verdict, _, words = taken.text.strip().partition("\n")
+                verdict, _, rest = verdict.strip().partition(" ")
+                if verdict.lower() not in ("ok", "bad"):
+                    why = "verdict.txt was not accepted: its first word must be ok or bad"
+                    self._turn_down(directory, taken, why, intake, journal)
+                    return
+                told = f"{rest}\n{words}".strip()
+                record = Judged(self._now(), taken.n, verdict.lower() == "ok", told)
             case _:
                 record = Said(self._now(), taken.n, taken.file, taken.text)
         self._write(record, intake, journal)
@@ -242,7 +252,7 @@ class Door:
         intake.records.clear()
         name = os.path.basename(directory)
         at = self._now()
-        begin = Begin(at, name, beginning.options, beginning.preamble, beginning.persist)
+        begin = Begin(at, name, beginning.options, beginning.preamble, beginning.persist, beginning.memory)
         self._write(begin, intake, journal)
         self._write(Said(at, taken.n, taken.file, taken.text), intake, journal)
         release(directory, taken.n, taken.file)

@@ -9,13 +9,14 @@ TASK = "task.yaml"
 REPLY = "reply.txt"
 CONTEXT = "context.txt"
 STOP = "stop.txt"
+VERDICT = "verdict.txt"
 
 OUTPUT = "output.txt"
 RESULT = "result.txt"
 STATUS = "status.txt"
 JOURNAL = "journal.jsonl"
 
-CLIENT_FILES = (INPUT, TASK, REPLY, CONTEXT, STOP)
+CLIENT_FILES = (INPUT, TASK, REPLY, CONTEXT, STOP, VERDICT)
 """What a client may write."""
 
 DAEMON_FILES = (OUTPUT, RESULT, STATUS, JOURNAL)

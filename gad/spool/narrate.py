@@ -12,14 +12,18 @@ from gad.core.records import (
     Asked,
     Calling,
     Checked,
+    Decided,
     Deferred,
     Ended,
+    Judged,
     Moved,
     Paused,
     Pinned,
     Record,
     Resumed,
     Said,
+    ScriptRan,
+    ScriptStarted,
     StopAsked,
     ToolFinished,
     TurnedDown,
@@ -65,6 +69,14 @@ def narrate(record: Record, session: Session, output: Output) -> None:
             output.line(record.question)
             for candidate in record.candidates:
                 output.line(f"  - {candidate}")
+        case Judged():
+            output.line(f"[you say: {'ok' if record.ok else 'bad'}{': ' if record.words else ''}{record.words[:200]}]")
+        case ScriptStarted():
+            output.line(heading(f"procedure {record.sop}, as a script"))
+        case ScriptRan():
+            output.line(f"[the script gave exit code {record.exit}]")
+        case Decided():
+            output.line(f"[memory: {record.action} at {record.point}]")
         case Checked():
             verdict = "passed" if record.exit == 0 else f"failed with exit code {record.exit}"
             output.line(f"[check {verdict}]")

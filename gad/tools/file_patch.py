@@ -12,6 +12,7 @@ from typing import Any
 from gad.core.cut import copied_mark
 from gad.core.ports import Outcome, ToolContext, ToolSchema
 from gad.tools.encodings import Encoding, alternatives
+from gad.tools.memory_write import memory_path, write_memory
 from gad.tools.textfiles import TextFile, encoding_meta, expand_references, load, perform, replace_file, resolve
 
 _MATCH_LIMIT = 1_000
@@ -39,7 +40,26 @@ class FilePatch:
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
         """Patch the file in one step; no match or several are errors that say where to look."""
+        try:
+            place = memory_path(arguments["path"], context)
+        except ValueError as wrong:
+            return Outcome("error", str(wrong))
+        if place is not None and context.memory is not None:
+            old = arguments["old_content"]
+            return await write_memory(
+                context.memory, place, arguments["new_content"], lambda before, new: _replaced(before, old, new)
+            )
         return await perform(lambda: _patch(arguments, context))
+
+
+def _replaced(before: str | None, old: str, new: str) -> str:
+    """Return a memory file's new text. Raises ValueError unless `old` is in it exactly once, as it is now."""
+    if before is None:
+        raise ValueError("there is no such file in memory; file_write makes it")
+    found = before.count(old) if old else 0
+    if found != 1:
+        raise ValueError(f"old_content occurs {found} times in the file as it is now; read it again")
+    return before.replace(old, new)
 
 
 def _patch(arguments: Mapping[str, Any], context: ToolContext) -> Outcome:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from gad.core.cut import line_mark
 from gad.core.ports import Outcome, ToolContext, ToolSchema
 from gad.tools.encodings import binary_kind, detect
 from gad.tools.textfiles import encoding_meta, opened, perform, resolve
@@ -67,7 +68,7 @@ class _Line:
     def shown(self, limit: int) -> str:
         """Return the beginning, `limit` characters at most, and how much is gone."""
         gone = self.length - limit
-        return self.text if gone <= 0 else f"{self.text[:limit]}[+{gone:,} characters]"
+        return self.text if gone <= 0 else self.text[:limit] + line_mark(gone)
 
 
 def _read(arguments: Mapping[str, Any], context: ToolContext, stopped: threading.Event) -> Outcome:
@@ -83,7 +84,7 @@ def _read(arguments: Mapping[str, Any], context: ToolContext, stopped: threading
             size = max(os.fstat(file.fileno()).st_size, len(sample))
             return Outcome("error", f"{path} is not text: {kind}, {size:,} bytes")
         encoding = detect(sample, whole=whole)
-        first, lines, total = _window(
+        first, lines, total, match = _window(
             _lines(file, sample, encoding.name, len(encoding.bom), stopped), start, count, keyword
         )
     meta: dict[str, Any] = {"lines": total, **encoding_meta(encoding)}
@@ -93,20 +94,24 @@ def _read(arguments: Mapping[str, Any], context: ToolContext, stopped: threading
         if total:
             return Outcome("error", f"start is {start}, the file has {total} lines", meta)
         return Outcome("ok", "(empty file)", meta)
-    return Outcome("ok", _render(first, lines, total, context.limit), meta, path)
+    return Outcome("ok", _render(first, lines, total, match, context.limit), meta, path)
 
 
-def _render(first: int, lines: list[_Line], total: int, limit: int) -> str:
-    shown: list[str] = []
+def _render(first: int, lines: list[_Line], total: int, match: int, limit: int) -> str:
+    """Return the lines that have room; those before line `match`, which must be shown, give way to it."""
     room = limit - len(_more(total, total))
     width = max(1, min(LINE_LIMIT, limit - _BESIDE))
-    for number, line in enumerate(lines, first):
-        text = f"{number}|{line.shown(width)}"
+    texts = [f"{number}|{line.shown(width)}" for number, line in enumerate(lines, first)]
+    begin = 0
+    while begin < match - first and sum(len(text) + 1 for text in texts[begin : match - first + 1]) > room:
+        begin += 1
+    shown: list[str] = []
+    for text in texts[begin:]:
         room -= len(text) + 1
         if room < 0 and shown:
             break
         shown.append(text)
-    after = first + len(shown)
+    after = first + begin + len(shown)
     if after <= total:
         shown.append(_more(total - after + 1, after))
     return "\n".join(shown)
@@ -116,22 +121,22 @@ def _more(lines: int, start: int) -> str:
     return f"[{lines:,} more lines; read on with start={start}]"
 
 
-def _window(lines: Iterator[_Line], start: int, count: int, keyword: str | None) -> tuple[int, list[_Line], int]:
-    """Return the first shown line's number, the shown lines, and how many lines there are."""
+def _window(lines: Iterator[_Line], start: int, count: int, keyword: str | None) -> tuple[int, list[_Line], int, int]:
+    """Return the first line's number, the lines, how many the file has, and which of them is the one wanted."""
     before: deque[_Line] = deque(maxlen=min(CONTEXT_LINES, count // 3))
     wanted = re.compile(re.escape(keyword), re.IGNORECASE) if keyword is not None else None
     found: list[_Line] = []
-    first = total = 0
+    first = total = match = 0
     for total, line in enumerate(lines, 1):
         if found:
             if len(found) < count:
                 found.append(line.kept())
         elif total >= start and (wanted is None or wanted.search(line.text)):
             found = [*before, line.kept()]
-            first = total - len(before)
+            first, match = total - len(before), total
         elif wanted is not None and before.maxlen:
             before.append(line.kept())
-    return first, found, total
+    return first, found, total, match
 
 
 def _lines(file: BinaryIO, sample: bytes, codec: str, skip: int, stopped: threading.Event) -> Iterator[_Line]:

@@ -9,6 +9,7 @@ from typing import Any
 from gad.core.cut import copied_mark
 from gad.core.ports import Outcome, ToolContext, ToolSchema
 from gad.tools.encodings import UTF8
+from gad.tools.memory_write import memory_path, write_memory
 from gad.tools.textfiles import (
     EDIT_LIMIT,
     TextFile,
@@ -40,7 +41,22 @@ class FileWrite:
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
         """Write the file; a character that its encoding cannot hold is an error, and nothing is written."""
+        try:
+            place = memory_path(arguments["path"], context)
+        except ValueError as wrong:
+            return Outcome("error", str(wrong))
+        if place is not None and context.memory is not None:
+            mode, content = arguments.get("mode", "overwrite"), arguments["content"]
+            return await write_memory(context.memory, place, content, lambda before, new: _joined(mode, before, new))
         return await perform(lambda: _write(arguments, context))
+
+
+def _joined(mode: str, before: str | None, new: str) -> str:
+    """Return a memory file's new text; what is joined is separated by a line end."""
+    if mode == "overwrite" or not before:
+        return new if new.endswith("\n") else new + "\n"
+    first, last = (before, new) if mode == "append" else (new, before)
+    return first.removesuffix("\n") + "\n" + last.removesuffix("\n") + "\n"
 
 
 def _write(arguments: Mapping[str, Any], context: ToolContext) -> Outcome:

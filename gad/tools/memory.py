@@ -1,10 +1,11 @@
-"""update_working_checkpoint: the short notes that stay in sight while older messages leave it."""
+"""update_working_checkpoint: the notes that stay in sight; start_long_term_update: the way into long-term memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from gad.core.context import OLD_NOTES
 from gad.core.ports import Outcome, ToolContext, ToolSchema
 
 
@@ -21,4 +22,22 @@ class UpdateWorkingCheckpoint:
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
         """Return the notes as an effect on the session; empty text clears them."""
         key_info = arguments["key_info"].strip()
+        if key_info == OLD_NOTES:
+            return Outcome("error", "those are no notes, but what stands in their place in old calls; write the notes")
         return Outcome("ok", "noted" if key_info else "cleared", key_info=key_info)
+
+
+class StartLongTermUpdate:
+    """Opens the phase in which a session may write what it has proven into long-term memory."""
+
+    schema = ToolSchema(
+        "start_long_term_update",
+        "Before you write lasting, proven knowledge under memory/: returns the rules and your proofs.",
+        {"type": "object", "properties": {}},
+    )
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
+        """Return the rules and what this session has proven."""
+        if context.memory is None:
+            return Outcome("error", "there is no long-term memory here")
+        return Outcome("ok", await context.memory.open_phase())

@@ -8,9 +8,17 @@ from gad.tools.code import CodeRun
 from gad.tools.file_patch import FilePatch
 from gad.tools.file_read import FileRead
 from gad.tools.file_write import FileWrite
-from gad.tools.memory import UpdateWorkingCheckpoint
+from gad.tools.memory import StartLongTermUpdate, UpdateWorkingCheckpoint
 
 
 def all_tools() -> tuple[Tool, ...]:
     """Return every tool."""
-    return (CodeRun(), FileRead(), FilePatch(), FileWrite(), AskUser(), UpdateWorkingCheckpoint())
+    return (
+        CodeRun(),
+        FileRead(),
+        FilePatch(),
+        FileWrite(),
+        AskUser(),
+        UpdateWorkingCheckpoint(),
+        StartLongTermUpdate(),
+    )

@@ -1,0 +1,106 @@
+"""A small chart of one series, run by run: in the terminal, and as an SVG file. No library draws it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from xml.sax.saxutils import escape
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_WIDTH, _HEIGHT = 640, 360
+_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 20, 46, 56
+_TICKS = 4
+_LABELS = 10
+"""At most so many runs are numbered on the axis of the SVG."""
+
+
+def bars(values: Sequence[float], *, first: int = 1, width: int = 72, height: int = 8) -> list[str]:
+    """Return the lines of a bar chart, one column a value; only the last `width` values are shown.
+
+    `first` is the number of the first value's run.
+    """
+    shown = values[-width:]
+    if not shown:
+        return ["no runs yet"]
+    top = max(*shown, 1)
+    steps = [max(round(value / top * height * 8), value > 0) for value in shown]
+    label = short(top)
+    margin = max(len(label), 1)
+    lines = []
+    for row in reversed(range(height)):
+        columns = "".join(_BLOCKS[min(max(step - row * 8, 0), 8)] for step in steps)
+        lines.append(f"{label if row == height - 1 else '':>{margin}} │{columns}".rstrip())
+    lines.append(f"{'0':>{margin}} └{'─' * len(shown)}")
+    last = first + len(values) - 1
+    left, right = f"run {last - len(shown) + 1}", str(last)
+    gap = len(shown) - len(left) - len(right)
+    rest = "" if len(shown) == 1 else " " * gap + right if gap > 0 else f" to {right}"
+    lines.append(f"{'':>{margin}}  {left}{rest}")
+    return lines
+
+
+def svg(title: str, values: Sequence[float], *, x: str, y: str, first: int = 1) -> str:
+    """Return a line chart of the values as an SVG document with axes, ticks and labels.
+
+    `first` is the number of the first value's run.
+    """
+    top = _round_up(max(*values, 1) if values else 1)
+    wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+    base = _TOP + high
+
+    def across(index: int) -> float:
+        return _LEFT + (wide * index / (len(values) - 1) if len(values) > 1 else wide / 2)
+
+    def up(value: float) -> float:
+        return base - high * value / top
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
+        f'height="{_HEIGHT}" font-family="sans-serif" font-size="12">',
+        f"<title>{_xml(title)}</title>",
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+        f'<text x="{_WIDTH / 2:g}" y="24" font-size="15" text-anchor="middle">{_xml(title)}</text>',
+    ]
+    for tick in range(_TICKS + 1):
+        value = top * tick / _TICKS
+        parts.append(
+            f'<line x1="{_LEFT}" y1="{up(value):.1f}" x2="{_WIDTH - _RIGHT}" y2="{up(value):.1f}" stroke="#ddd"/>'
+            f'<text x="{_LEFT - 8}" y="{up(value) + 4:.1f}" text-anchor="end">{short(value)}</text>'
+        )
+    stride = max(1, math.ceil(len(values) / _LABELS))
+    parts += [
+        f'<text x="{across(index):.1f}" y="{base + 18}" text-anchor="middle">{first + index}</text>'
+        for index in range(0, len(values), stride)
+    ]
+    parts += [
+        f'<path d="M{_LEFT} {_TOP}V{base}H{_WIDTH - _RIGHT}" fill="none" stroke="black"/>',
+        f'<text x="{_LEFT + wide / 2:g}" y="{_HEIGHT - 14}" text-anchor="middle">{_xml(x)}</text>',
+        f'<text x="18" y="{_TOP + high / 2:g}" text-anchor="middle" '
+        f'transform="rotate(-90 18 {_TOP + high / 2:g})">{_xml(y)}</text>',
+    ]
+    places = [(across(index), up(value)) for index, value in enumerate(values)]
+    points = " ".join(f"{left:.1f},{above:.1f}" for left, above in places)
+    parts.append(f'<polyline points="{points}" fill="none" stroke="#1f5fbf" stroke-width="2"/>')
+    for run, ((left, above), value) in enumerate(zip(places, values, strict=True), first):
+        parts.append(
+            f'<circle cx="{left:.1f}" cy="{above:.1f}" r="3" fill="#1f5fbf"><title>{run}: {value:g}</title></circle>'
+        )
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def short(value: float) -> str:
+    """Return a number in at most five characters: 950, 9.5k, 120k, 1.2M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def _round_up(value: float) -> float:
+    """Return the next number that is 1, 2, 4, 6 or 8 times a power of ten: its quarters are easy to read."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= value)
+
+
+def _xml(text: str) -> str:
+    return escape("".join(letter if letter.isprintable() else " " for letter in text))
