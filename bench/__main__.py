@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from bench import context, latency, load, memory_commits, start
+from bench import context, controller, latency, load, memory_commits, rounds, start
 from bench.measure import FULL, QUICK, Row, Scale, table
 from gad.spool.watch import file_system
 
@@ -31,7 +31,9 @@ BENCHMARKS: Mapping[str, Callable[[Scale, Path], list[Row]]] = {
     "submit": start.submit,
     "hello": start.hello,
     "context": context.requests,
+    "controller": controller.controller,
     "memory_commits": memory_commits.commits,
+    "rounds": rounds.rounds,
 }
 
 

@@ -240,7 +240,7 @@ def _result(call_id: str, turn: Turn) -> ToolResult:
     """Return a result as the tool and the runner make it."""
     kept = turn.tool == "code_run" and max(len(turn.output), weigh(turn.output)) > KEEP_FROM
     saved = f"/home/user/gad/work/s/code_run-{call_id}.txt" if kept else ""
-    return ToolResult(call_id, "ok", cut(turn.output, result_limit(turn.tool, 1), saved), turn.meta, saved)
+    return ToolResult(call_id, "ok", cut(turn.output, result_limit(turn.tool, 1, WINDOW), saved), turn.meta, saved)
 
 
 # -- the table -------------------------------------------------------------------------------------

@@ -219,7 +219,7 @@ class Runner:
         known = session.claims  # a reply that comes while we ask is not answered by our failure
         chain = parts.chain(session.options.model or "")
         link = standing.link(chain, parts.now())
-        if not standing.all_rest(chain, parts.now()) and (moved := self._moved(chain, link)):
+        if not standing.all_rest(chain, parts.now()) and (moved := self._moved(chain, link, parts.now())):
             return moved
         try:
             provider = parts.provider(link)
@@ -250,7 +250,7 @@ class Runner:
             return self._failed(str(exc), known)
         except (Temporary, Permanent, LocalModelError) as exc:
             return self._out_of_reach(chain, link, exc, known)
-        if moved := self._moved(chain, link):  # all rested, and another one than the last has answered
+        if moved := self._moved(chain, link, parts.now()):  # all rested, and another one than the last has answered
             await self.live.append(moved)
         standing.answered(link)
         return self._answered(step, answer, parts.price(link, answer.model))
@@ -278,9 +278,9 @@ class Runner:
     def _failed(self, error: str, known: int) -> Ended:
         return Ended(self._parts.now(), "failed", error, upto=known)
 
-    def _moved(self, chain: tuple[str, ...], link: str) -> Moved | None:
+    def _moved(self, chain: tuple[str, ...], link: str, now: float) -> Moved | None:
         """Return the record that tells of another link in use; None when the session's records say it already."""
-        session, now = self.live.session, self._parts.now()
+        session = self.live.session
         former = session.reach.link or chain[0]
         if former != link:
             rest = self._parts.standing.rest(former, now)
@@ -300,13 +300,15 @@ class Runner:
         # A chain so slow that each rest is over before its turn comes must give up some day all the same.
         if now - since <= max(retry.give_up, SPRING_BACK) and not standing.all_rest(chain, now):
             following = standing.link(chain, now)
-            if following != link and (moved := self._moved(chain, following)):
+            if following != link and (moved := self._moved(chain, following, now)):
                 return moved
         if standing.lasting(chain, now, since):
-            whole = [f"{entry}: {rest.error}" for entry in chain if (rest := standing.rest(entry, now))]
-            return self._failed(str(error) if len(chain) == 1 else " ".join(whole), known)
-        # How long a server wants to be left alone does not matter when another one is asked next.
-        return self._defer(str(error), asked if standing.link(chain, now) == link else None, known)
+            whole = [f"{entry}: {rest.error.rstrip('.')}" for entry in chain if (rest := standing.rest(entry, now))]
+            return self._failed(str(error) if len(chain) == 1 else "; ".join(whole), known)
+        # What counts is how long the server that is asked next wants to be left alone.
+        if rest := standing.rest(standing.link(chain, now), now):
+            asked = max(0.0, rest.asked - now)
+        return self._defer(str(error), asked, known)
 
     def _defer(self, error: str, retry_after: float | None, known: int) -> Record:
         session, retry, now = self.live.session, self._parts.retry, self._parts.now()
@@ -368,7 +370,10 @@ class Runner:
         return ToolFinished(self._parts.now(), result, round(seconds, 3), outcome.key_info)
 
     def _limit(self, call: ToolCall) -> int:
-        return result_limit(call.name, self.live.session.calls)
+        session = self.live.session
+        return result_limit(
+            call.name, session.calls, self._parts.window(session.reach.link or session.options.model or "")
+        )
 
     async def _run_script(self, step: RunScript) -> Record:
         session, parts = self.live.session, self._parts

@@ -105,6 +105,22 @@ def test_when_all_want_a_wait_without_end_the_session_fails_in_words(tmp_path: P
     play(tmp_path, lambda body: endless, lambda body: endless, scene)
 
 
+def test_when_all_want_to_be_left_alone_they_are(tmp_path: Path) -> None:
+    async def scene(pair: Pair) -> None:
+        world = pair.world
+        async with world.running():
+            world.task("s")
+            await until(lambda: world.status("s").get("state") == "deferred")
+            deferred = world.records("s")[-1]
+            assert deferred["kind"] == "deferred" and deferred["retry_at"] - deferred["at"] > 3590
+        assert (len(pair.one.requests), len(pair.two.requests)) == (1, 1)
+
+    def limited(seconds: int) -> Fail:
+        return Fail(429, headers={"retry-after": str(seconds)})
+
+    play(tmp_path, [limited(3600)], [limited(7200)], scene)
+
+
 @pytest.mark.parametrize("broken", [Cut(), StreamError(), StreamError("authentication_error", "no such key")])
 def test_half_an_answer_is_shown_as_such_and_not_kept(tmp_path: Path, broken: Cut | StreamError) -> None:
     half: list[Any] = ["I think that", broken]

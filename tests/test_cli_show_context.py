@@ -70,17 +70,20 @@ def test_every_turn_is_computed_again_exactly_as_it_was_sent(world: World) -> No
 def test_json_holds_the_request_its_parts_sizes_and_its_plan(world: World) -> None:
     found = json.loads(show(world, "--context", "--json", "s", "30"))
     assert found["turn"] == 30 and found["exact"] is True
-    assert list(found["parts"]) == ["system", "tools", "history", "anchor"]
+    assert list(found["parts"]) == ["system", "tools", "memory", "history", "anchor"]
+    first = [part["text"] for part in found["request"]["messages"][0]["parts"]]
+    assert found["parts"]["memory"]["characters"] == len(first[0]) and str(world.home / "memory") in first[0]
     assert found["parts"]["system"]["characters"] == len(found["request"]["system"])
     assert found["parts"]["anchor"]["characters"] == len(found["request"]["anchor"])
     assert "found 25" in found["request"]["anchor"] and "Step 21" in found["request"]["anchor"]
-    assert found["request"]["messages"][0]["parts"][0]["text"].endswith("Print a lot, please.")
+    assert first[1].endswith("Print a lot, please.")
     assert found["plan"]["evicted"] > 0
 
 
 def test_people_see_the_parts_and_their_sizes(world: World) -> None:
     text = show(world, "--context", "s", "30")
     for words in (
+        "memory",
         "turn 30 of session s",
         "characters",
         "system",

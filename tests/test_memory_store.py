@@ -129,17 +129,17 @@ def test_an_sop_that_cannot_be_read_is_told_not_lost(root: Path) -> None:
     assert "bad: (cannot be read: sops/bad/SOP.md: an SOP begins" in (root / "sops/all.md").read_text()
 
 
-def test_two_thousand_sops_do_not_make_a_commit_slow(root: Path) -> None:
-    for number in range(2000):
+def test_a_thousand_sops_do_not_make_a_commit_slow(root: Path) -> None:
+    for number in range(1000):
         (root / f"sops/s{number}").mkdir()
         (root / f"sops/s{number}/SOP.md").write_text(render_sop(Sop(f"s{number}", ("x",), f"c{number % 20}")))
     store = fresh(root)
-    assert len(store.commit("facts/a.md", lambda before: FACT, who="s").adopted) == 2000
-    wait_for(lambda: time.time() - (root / "sops/s1999/SOP.md").stat().st_ctime > 0.2)
+    assert len(store.commit("facts/a.md", lambda before: FACT, who="s").adopted) == 1000
+    wait_for(lambda: time.time() - (root / "sops/s999/SOP.md").stat().st_ctime > 0.2)
     began = time.process_time()
     for uses in range(5):
         store.commit("sops/s7/SOP.md", lambda before, n=uses: render_sop(Sop("s7", ("x",), "c7", uses=n + 1)), who="s")  # type: ignore[misc]
-    assert (time.process_time() - began) / 5 < 0.5
+    assert (time.process_time() - began) / 5 < 0.25
     assert store.tampered() == []
 
 
@@ -295,7 +295,7 @@ def test_whoever_comes_back_at_once_lets_others_in(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     first_to_end = min(len(turns) - 1 - turns[::-1].index(name) for name in range(4))
-    assert all(turns[:first_to_end].count(name) > 10 for name in range(4)), turns
+    assert all(turns[:first_to_end].count(name) > 20 for name in range(4)), turns
 
 
 # Crashes
@@ -316,11 +316,15 @@ def crash(root: Path, path: str, text: str, step: str) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+STEPS = {"begin": False, "aside": False, "appended": True, "placed": True, "refreshed": True}
+
+
 @pytest.mark.parametrize(
-    ("step", "holds"), [("begin", False), ("aside", False), ("appended", True), ("placed", True), ("refreshed", True)]
+    ("kind", "step"),
+    [*(("changed", step) for step in STEPS), ("new", "appended"), ("removed", "aside"), ("removed", "appended")],
 )
-@pytest.mark.parametrize("kind", ["new", "changed", "removed"])
-def test_a_crash_at_any_step_leaves_all_or_nothing(root: Path, step: str, holds: bool, kind: str) -> None:
+def test_a_crash_at_any_step_leaves_all_or_nothing(root: Path, kind: str, step: str) -> None:
+    holds = STEPS[step]
     path = "sops/ship/SOP.md"
     old = None if kind == "new" else render_sop(Sop("ship", ("deploy",), "old"))
     new = None if kind == "removed" else render_sop(Sop("ship", ("deploy",), "new"))

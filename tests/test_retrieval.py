@@ -331,3 +331,26 @@ def test_a_damaged_entry_is_refused(change: dict[str, Any]) -> None:
     value["entries"][0].update(change)
     with pytest.raises(ValueError, match=r"."):
         LexicalMemory.from_json(value)
+
+
+def test_episodes_leave_room_for_sops_where_this_is_wanted() -> None:
+    told = [Entry(f"e{n}", "rotate the logs", kind="episode") for n in range(3)]
+    sops = [Entry(f"s{n}", "logs and much else that is longer", kind="sop") for n in range(2)]
+
+    def found(entries: list[Entry], top_k: int, *, sops_first: bool = False) -> list[str]:
+        memory = LexicalMemory(entries, sops_first=sops_first)
+        return [entry.id for entry in memory.retrieve("rotate the logs", top_k, 0, 0).pointers]
+
+    assert found([*told, *sops], 3) == ["e0", "e1", "e2"]
+    assert found([*told, *sops], 3, sops_first=True) == ["e0", "s0", "s1"]
+    assert found([*told, *sops], 1, sops_first=True) == ["s0"]
+    assert found(told, 2, sops_first=True) == ["e0", "e1"]
+
+
+def test_a_former_memory_saves_work_and_changes_nothing() -> None:
+    former = LexicalMemory([Entry("a", "red apple"), Entry("b", "green pear"), Entry("gone", "red")])
+    now = [Entry("b", "red pear"), Entry("a", "red apple"), Entry("c", "red red")]
+    plain, quick = LexicalMemory(now), LexicalMemory(now, former=former)
+    assert quick.to_json() == plain.to_json()
+    for query in ("red", "green", "pear apple"):
+        assert quick.retrieve(query, 0, 3, 0) == plain.retrieve(query, 0, 3, 0)

@@ -454,3 +454,10 @@ def test_every_prefix_of_a_history_has_a_next_step_and_a_valid_transcript() -> N
                 assert isinstance(following, User)
                 results = [part.call_id for part in following.parts if isinstance(part, ToolResult)]
                 assert results == [one.id for one in message.calls]
+
+
+def test_a_dollar_limit_that_cannot_be_watched_ends_the_round() -> None:
+    session = after(begin(usd=5.0), answer(1, call(), usd=None), ran())
+    step = session.next_step(NOW)
+    assert isinstance(step, Finish) and step.state == "failed" and step.limit
+    assert "cannot be kept" in step.error

@@ -128,7 +128,7 @@ def front(*lines: str) -> str:
         (front("name: *x"), "line 2: '*x' must be quoted"),
         (front("- a"), "line 2: a list item without its key"),
         (front("name"), "line 2: 'name' is not `key: value`"),
-        (front("name: a", "triggers: [a]", "category: c", "stage: best"), "line 5: stage: must be sop or code"),
+        (front("name: a", "triggers: [a]", "category: c", "stage: best"), "line 5: stage: must be explore, sop or code"),
         (front("name: a", "triggers: [a]", "category: c", "uses: many"), "line 5: uses: must be a whole number"),
         (front("name: a", "triggers: [a]", "category: c", "uses: true"), "line 5: uses: must be a whole number"),
         (front("name: a", "triggers: [a]", "category: c", "runs: [1]"), "line 5: runs: each must be {at:"),
@@ -172,6 +172,7 @@ def test_what_gad_keeps_is_not_taken_from_an_agent() -> None:
     assert parse_sop(keep_record(None, faked, "s2")) == Sop("a", ("x", "y"), "d", provenance=("s2",), body="new\n")
     assert parse_sop(keep_record("garbage", faked, "s2")).uses == 0
     assert keep_record(before, before, "s1") == before
+    assert keep_record(before, "# no SOP\n", "s2") == "# no SOP\n"
 
 
 def test_the_record_can_be_left_out() -> None:

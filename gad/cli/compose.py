@@ -7,6 +7,7 @@ import platform
 import pwd
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,12 @@ from gad.cli.memory_engine import MemoryEngine
 from gad.config import Config, Model, read_key
 from gad.core.budget import Price
 from gad.core.ports import Provider
+from gad.core.session import Session
 from gad.core.task import TaskOptions
 from gad.daemon import Daemon
 from gad.errors import AuthError, ConfigError
+from gad.memory.evolution import Evolution
+from gad.memory.scripts import ScriptGate, ScriptRunner
 from gad.memory.store import MemoryStore
 from gad.spool.claim import Rules
 from gad.spool.intake import Beginning, Door
@@ -35,6 +39,10 @@ CHECK_SECONDS = 600.0
 """How long a task's check may run."""
 CHECK_OUTPUT = 4000
 """Characters of a failing check's output that the model sees."""
+SCRIPT_SECONDS = 3600.0
+"""How long a procedure's script may run."""
+SCRIPT_OUTPUT = 10_000
+"""Characters of a script's output that are its answer, or that the model sees when it failed."""
 
 
 class Providers:
@@ -141,16 +149,16 @@ def build_daemon(
     only: str | None = None,
 ) -> Daemon:
     """Return a daemon for this home, not yet running."""
-    engine: MemoryEngine | None = None
-    if config.memory.enabled:
-        store = MemoryStore(str(config.memory_dir))
-        store.prepare()
-        engine = MemoryEngine(config, store)
     spool = str(config.spool_dir)
     os.makedirs(spool, mode=0o700, exist_ok=True)
     home = str(config.home)
     ledger = Ledger(spool)
     base = child_environment(environ, {})
+
+    def environment(session: str, call: str) -> Mapping[str, str]:
+        return base | identity(home, session, call)
+
+    engine = build_memory(config, environment) if config.memory.enabled else None
 
     def work(session: str) -> str:
         path = str(config.work_dir / session)
@@ -179,9 +187,10 @@ def build_daemon(
         price=price,
         window=config.window_of,
         chain=config.chain_of,
-        environment=lambda session, call: base | identity(home, session, call),
+        environment=environment,
         work=work,
         memory=engine.door if engine is not None else lambda session: None,
+        run_script=ScriptRunner(engine.store, run_script) if engine is not None else None,
         ended=engine.ended if engine is not None else lambda live: None,
         usd_per_day=config.usd_per_day,
         spent_today=ledger.spent_today,
@@ -197,6 +206,20 @@ def build_daemon(
         reap=lambda session, calls: end_orphans(home, session, calls),
         beside=engine,
     )
+
+
+def build_memory(config: Config, environment: Callable[[str, str], Mapping[str, str]]) -> MemoryEngine:
+    """Return the memory of this home, its directories made, and what learns from sessions."""
+    store = MemoryStore(str(config.memory_dir))
+    store.prepare()
+    engine = MemoryEngine(config, store)
+    engine.gate = ScriptGate(store, run_check, lambda session: environment(session, "gate"))
+
+    def place(session: Session) -> str:
+        return session.options.cwd or str(config.work_dir / session.name)
+
+    engine.learners.append(Evolution(store, drop=engine.drop, place=place))
+    return engine
 
 
 def with_defaults(options: TaskOptions, config: Config) -> TaskOptions:
@@ -227,22 +250,37 @@ def owners(users: tuple[str, ...]) -> frozenset[int]:
     return frozenset(found)
 
 
-async def run_check(
-    command: str, *, cwd: str, work: str, environment: Mapping[str, str], emit: Callable[[str], None]
+async def run_shell(
+    command: str,
+    *,
+    cwd: str,
+    work: str,
+    environment: Mapping[str, str],
+    emit: Callable[[str], None],
+    seconds: float,
+    limit: int,
+    spill: str,
 ) -> tuple[int, str]:
-    """Run a task's check; return its exit code and the end of its output."""
+    """Run a shell command; return its exit code, and at most `limit` characters of its output.
+
+    `spill` names the file below `work` that takes the whole output when it is long.
+    """
     try:
         finished = await run_command(
             ["bash", "-c", command],
             cwd=cwd,
             environment=environment,
-            timeout=CHECK_SECONDS,
+            timeout=seconds,
             emit=emit,
-            spill_path=str(Path(work) / "check.txt"),
-            limit=CHECK_OUTPUT,
+            spill_path=str(Path(work) / spill),
+            limit=limit,
         )
     except OSError as exc:
-        return 127, f"the check could not be started: {exc}"
+        return 127, f"the command could not be started: {exc}"
     if finished.timed_out:
-        return 124, f"{finished.output}\n[timed out after {CHECK_SECONDS:g} s]"
+        return 124, f"{finished.output}\n[timed out after {seconds:g} s]"
     return finished.exit, finished.output
+
+
+run_check = partial(run_shell, seconds=CHECK_SECONDS, limit=CHECK_OUTPUT, spill="check.txt")
+run_script = partial(run_shell, seconds=SCRIPT_SECONDS, limit=SCRIPT_OUTPUT, spill="script.txt")

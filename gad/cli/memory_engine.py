@@ -23,6 +23,7 @@ from gad.errors import GadError
 from gad.memory.archive import Archive
 from gad.memory.door import SessionMemory
 from gad.memory.keeper import Keeper
+from gad.memory.scripts import ScriptGate
 from gad.memory.store import MemoryStore
 from gad.spool import drop, names
 from gad.spool.journal import load
@@ -54,11 +55,15 @@ class Ending:
 
 
 class MemoryEngine:
-    """Everything about memory that a daemon needs; `learners` are told of each round that ends."""
+    """Everything about memory that a daemon needs.
+
+    `learners` are told of each round that ends; `gate` is what a procedure's script must pass to be kept.
+    """
 
     def __init__(self, config: Config, store: MemoryStore) -> None:
         self.store = store
         self.learners: list[Learner] = []
+        self.gate: ScriptGate | None = None
         self._config = config
         self._keeper = Keeper(Archive(store.root), journals_of)
         self._endings: asyncio.Queue[Ending | None] = asyncio.Queue()
@@ -77,7 +82,7 @@ class MemoryEngine:
 
     def door(self, session: Session) -> SessionMemory:
         """Return a session's way into memory."""
-        return SessionMemory(self.store, session, self._reviewed)
+        return SessionMemory(self.store, session, self._reviewed, self.gate)
 
     def _reviewed(self, name: str) -> Session | None:
         with contextlib.suppress(GadError, OSError):

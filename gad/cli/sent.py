@@ -29,7 +29,8 @@ def show_sent(records: Sequence[Record], turn: int | None, *, as_json: bool) -> 
     schemas = offered(session, {tool.schema.name: tool for tool in all_tools()})
     request = build(session, schemas, calling.turn)
     same = prefix_digest(schemas) == calling.prefix
-    sizes = {name: {"characters": len(text), "tokens": round(tokens(text))} for name, text in parts_of(request).items()}
+    parts = parts_of(request, session.told)
+    sizes = {name: {"characters": len(text), "tokens": round(tokens(text))} for name, text in parts.items()}
     if as_json:
         found = {
             "turn": calling.turn,
@@ -74,13 +75,16 @@ def _decoded(number: int, record: Record) -> journal.Record:
         raise GadError(f"journal line {number}: {exc}") from exc
 
 
-def parts_of(request: Request) -> dict[str, str]:
-    """Return the text of each part of a request, in the order in which they are sent."""
-    history = json.dumps([_message(message) for message in request.messages], ensure_ascii=False)
+def parts_of(request: Request, told: str) -> dict[str, str]:
+    """Return the text of each part of a request, in the order in which they are sent; `told` is what is of memory."""
+    messages = [_message(message) for message in request.messages]
+    if told and messages:
+        messages[0]["parts"] = [part for part in messages[0]["parts"] if part.get("text") != told]
     return {
         "system": request.system,
         "tools": schemas_text(request.tools),
-        "history": history,
+        "memory": told,
+        "history": json.dumps(messages, ensure_ascii=False),
         "anchor": request.anchor,
     }
 

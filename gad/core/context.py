@@ -22,7 +22,7 @@ from typing import Any
 from gad.core.cut import cut
 from gad.core.escalation import ASK
 from gad.core.messages import Assistant, Message, Part, Text, Thinking, ToolCall, ToolResult, User, canonical
-from gad.core.weights import weigh
+from gad.core.weights import ALPHA, weigh
 
 KEEP = 10
 """Newest messages that a batch leaves whole."""
@@ -57,9 +57,12 @@ _LIMITS: Mapping[str, int] = {
 }
 
 
-def result_limit(tool: str, results: int) -> int:
-    """Return how many characters a tool's result may have in a message that holds this many results."""
-    return _LIMITS.get(tool, 10_000) // max(1, results)
+def result_limit(tool: str, results: int, window: int) -> int:
+    """Return how many characters a tool's result may have in a message that holds this many results.
+
+    `window` is the budget of a request in tokens: no message's results may take more than about half of it.
+    """
+    return min(_LIMITS.get(tool, 10_000), int(ALPHA * window / 2)) // max(1, results)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,14 +28,15 @@ LONGEST = 86_400.0
 class Rest:
     """An entry is not asked from `since` until `until`; `lasting`: asking again would not help.
 
-    Both are in seconds since the epoch. Before `since`, after a clock was set back, there is no rest: nobody knows how
-    long it would be.
+    Until `asked` its server wants to be left alone; 0 when it has not said so. All are in seconds since the epoch.
+    Before `since`, after a clock was set back, there is no rest: nobody knows how long it would be.
     """
 
     since: float
     until: float
     error: str
     lasting: bool
+    asked: float = 0.0
 
 
 class Standing:
@@ -69,11 +70,11 @@ class Standing:
         count = self._failures[entry] = self._failures.get(entry, 0) + 1
         wait = 0.0
         if isinstance(error, Temporary):
-            wait = error.retry_after or 0.0
+            wait = min(error.retry_after or 0.0, LONGEST)
             if patient and count < REPEATED and wait <= PATIENCE:
                 return
         lasting = not isinstance(error, Temporary)
-        self._rests[entry] = Rest(now, now + min(max(SPRING_BACK, wait), LONGEST), str(error), lasting)
+        self._rests[entry] = Rest(now, now + max(SPRING_BACK, wait), str(error), lasting, now + wait if wait else 0.0)
 
     def answered(self, entry: str) -> None:
         """Take note that an entry has answered: it works."""

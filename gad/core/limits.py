@@ -32,6 +32,8 @@ def over_limit(limits: TaskOptions, used: Spent, seconds_left: float | None) -> 
         return f"turn limit reached ({limits.turns})"
     if limits.tokens is not None and used.tokens >= limits.tokens:
         return f"token limit reached ({limits.tokens})"
+    if limits.usd is not None and used.usd is None:  # a limit that nobody can watch is none
+        return f"the dollar limit ({limits.usd:g} USD) cannot be kept: a server did not say what its answer took"
     if limits.usd is not None and used.usd is not None and used.usd >= limits.usd:
         return f"dollar limit reached ({limits.usd:g} USD)"
     if seconds_left is not None and seconds_left <= 0:

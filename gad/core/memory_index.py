@@ -84,7 +84,8 @@ def render_index(facts: Sequence[Facts], sops: Sequence[Sop], rules: str = "") -
     own = rules if not rules or rules.endswith("\n") else rules + "\n"
     whole = sum(1 for line in rules.split("\n") if line.strip())
     note = f"<!-- of {whole} lines of rules agents see the first {len(shown)}: make them shorter -->\n"
-    generated = [FACTS, *_fact_lines(facts), SOPS, *_sop_lines(sops)]
+    proven = [sop for sop in sops if sop.stage != "explore"]
+    generated = [FACTS, *_fact_lines(facts), SOPS, *_sop_lines(proven)]
     return f"{_HEAD}{note if len(shown) < whole else ''}## Rules\n{own}" + "\n".join(generated) + "\n"
 
 
@@ -93,10 +94,14 @@ def render_listing(sops: Iterable[Sop], broken: Mapping[str, str] | None = None)
 
     `broken` maps names of SOPs that cannot be read to the reason.
     """
-    lines = {sop.name: f"{sop.name}: {_triggers(sop)} -> {sop.path}" for sop in sops}
+    lines = {sop.name: f"{sop.name}: {_triggers(sop)}{_doubt(sop)} -> {sop.path}" for sop in sops}
     for name, reason in (broken or {}).items():
         lines[name] = f"{_line(name)}: (cannot be read: {_line(reason)}) -> sops/{_line(name)}/SOP.md"
     return "".join(f"{lines[name]}\n" for name in sorted(lines))
+
+
+def _doubt(sop: Sop) -> str:
+    return " (unproven: it failed lately)" if sop.stage == "explore" else ""
 
 
 def by_category(sops: Iterable[Sop]) -> dict[str, list[Sop]]:

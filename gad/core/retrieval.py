@@ -81,16 +81,30 @@ class LexicalMemory:
     """A memory that is searched by words. Nothing is lost: forgotten entries can come back, merged ones stay named.
 
     `supports` says which operations it performs; a caller asks before it uses one (`gad.core.memcon_actions` does).
+    With `sops_first`, one pointer at most is an episode where there are SOPs, and a single one is an SOP: episodes hold
+    the words of their tasks, so those of a task that recurs would take every place. `former` is a memory of mostly the
+    same entries, whose counts of words are taken over: taking texts apart is most of the work.
     """
 
-    def __init__(self, entries: Iterable[Entry] = (), supports: Collection[Support] = EVERYTHING) -> None:
+    def __init__(
+        self,
+        entries: Iterable[Entry] = (),
+        supports: Collection[Support] = EVERYTHING,
+        *,
+        sops_first: bool = False,
+        former: LexicalMemory | None = None,
+    ) -> None:
         self.supports = frozenset(supports)
+        self._sops_first = sops_first
         self._entries: dict[str, Entry] = {}
         self._terms: dict[str, Counter[str]] = {}
+        self._lengths: dict[str, int] = {}
         self._forgotten: set[str] = set()
         self._survivors: dict[str, str] = {}
         for entry in entries:
-            self.add(entry)
+            known = former._entries.get(entry.id) if former is not None else None
+            taken = former._terms[entry.id] if former is not None and known and known.text == entry.text else None
+            self._add(entry, taken)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -108,11 +122,15 @@ class LexicalMemory:
 
     def add(self, entry: Entry) -> None:
         """Add an entry; an id that was ever used raises ValueError."""
+        self._add(entry)
+
+    def _add(self, entry: Entry, terms: Counter[str] | None = None) -> None:
         used = [name for name in (entry.id, *entry.merged) if name in self._entries or name in self._survivors]
         if used or entry.id in entry.merged:
             raise ValueError(f"memory has an entry {(used or [entry.id])[0]!r} already")
         self._entries[entry.id] = entry
-        self._terms[entry.id] = Counter(tokens(entry.text))
+        self._terms[entry.id] = Counter(tokens(entry.text)) if terms is None else terms
+        self._lengths[entry.id] = self._terms[entry.id].total()
         self._survivors.update(dict.fromkeys(entry.merged, entry.id))
 
     def retrieve(
@@ -132,6 +150,8 @@ class LexicalMemory:
                 pointers.append(entry)
             else:
                 facts.setdefault(_wording(entry), entry)
+        if self._sops_first:
+            pointers = _one_episode(pointers, top_k)
         chosen = pointers[:top_k], list(facts.values())[:insight_k]
         linked = self._linked([*chosen[0], *chosen[1]], hop)
         return Retrieved(tuple(chosen[0]), tuple(chosen[1]), tuple(e for e in linked if e.id not in leave_out)[:LINKED])
@@ -203,15 +223,15 @@ class LexicalMemory:
         active = self.entries
         if not active:
             return []
-        mean = sum(self._terms[entry.id].total() for entry in active) / len(active) or 1.0
+        mean = sum(self._lengths[entry.id] for entry in active) / len(active) or 1.0
         scores = dict.fromkeys((entry.id for entry in active), 0.0)
         for token in dict.fromkeys(tokens(query)):  # in the query's order: sums of floats depend on it
             having = [entry.id for entry in active if token in self._terms[entry.id]]
             idf = math.log(1 + (len(active) - len(having) + 0.5) / (len(having) + 0.5))
             for name in having:
-                terms = self._terms[name]
-                norm = K1 * (1 - B + B * terms.total() / mean)
-                scores[name] += idf * terms[token] * (K1 + 1) / (terms[token] + norm)
+                count = self._terms[name][token]
+                norm = K1 * (1 - B + B * self._lengths[name] / mean)
+                scores[name] += idf * count * (K1 + 1) / (count + norm)
         found = [entry for entry in active if scores[entry.id] > 0]
         return sorted(found, key=lambda entry: (-scores[entry.id], entry.failed))
 
@@ -230,6 +250,14 @@ class LexicalMemory:
             seen.update(beyond)
             edge = list(beyond.values())
         return list(seen.values())[len(start) :]
+
+
+def _one_episode(ranked: list[Entry], top_k: int) -> list[Entry]:
+    """Return the pointers without the episodes that take an SOP's place among the first `top_k`."""
+    if not any(entry.kind == "sop" for entry in ranked):
+        return ranked
+    episodes = [entry.id for entry in ranked if entry.kind == "episode"][: 1 if top_k > 1 else 0]
+    return [entry for entry in ranked if entry.kind == "sop" or entry.id in episodes]
 
 
 def _wording(entry: Entry) -> str:

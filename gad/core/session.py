@@ -74,6 +74,7 @@ class Session:
         self.options = TaskOptions()
         self.since = 0.0
         self.began = 0.0
+        self.told = ""  # what this conversation is always told of long-term memory
         self.round = 0
         self.claims = 0  # the highest claim number taken in
         self.taken: set[int] = set()
@@ -247,6 +248,7 @@ class Session:
         self.options = self.allowance.limits = record.options
         self.reach.model = record.options.model or ""
         self._preamble = record.preamble
+        self.told = record.memory
         if record.memory:
             self._inbox.append((0, record.memory))
         self._persist = record.persist

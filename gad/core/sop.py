@@ -48,14 +48,22 @@ class Run:
     ok: bool
 
 
+Stage = Literal["explore", "sop", "code"]
+"""How far an SOP has come: it failed lately and must be found out anew, it is followed, it is run as a script."""
+STAGES: tuple[Stage, ...] = ("explore", "sop", "code")
+
+
 @dataclass(frozen=True, slots=True)
 class Sop:
-    """One SOP. `streak` is how many of its last uses in a row were successes; `provenance` names sessions."""
+    """One SOP.
+
+    `streak` is how many of its last uses in a row were successes without a failed call; `provenance` names sessions.
+    """
 
     name: str
     triggers: tuple[str, ...]
     category: str
-    stage: Literal["sop", "code"] = "sop"
+    stage: Stage = "sop"
     uses: int = 0
     successes: int = 0
     failures: int = 0
@@ -85,12 +93,15 @@ def with_run(sop: Sop, run: Run) -> Sop:
 def keep_record(before: str | None, after: str, session: str) -> str:
     """Return an SOP's new text with what gad keeps itself (`RECORD`) as it was, and the session in its provenance.
 
-    `before` is the former text; None, or a text that is no SOP, counts as an SOP without a record. Raises ValueError
-    when `after` is no SOP.
+    `before` is the former text; None, or a text that is no SOP, counts as an SOP without a record. A new text that is
+    no SOP is returned as it is: to refuse it, with the reason, is the gate's part.
     """
-    new = parse_sop(after)
     try:
-        old = parse_sop(before) if before is not None else Sop(new.name, new.triggers, new.category)
+        new = parse_sop(after)
+    except ValueError:
+        return after
+    try:
+        old = parse_sop(before or "")
     except ValueError:
         old = Sop(new.name, new.triggers, new.category)
     sessions = old.provenance if session in old.provenance else (*old.provenance, session)
@@ -116,14 +127,14 @@ def parse_sop(text: str) -> Sop:
     if not triggers:
         raise ValueError(f"line {line}: triggers: is empty; name the words that call for this SOP: [word, other words]")
     stage_line, stage = values.get("stage", (0, "sop"))
-    if stage != "sop" and stage != "code":
-        raise ValueError(f"line {stage_line}: stage: must be sop or code, not {stage!r}")
+    if stage not in STAGES:
+        raise ValueError(f"line {stage_line}: stage: must be {', '.join(STAGES[:-1])} or {STAGES[-1]}, not {stage!r}")
     counts = {key: _count(key, *values[key]) for key in ("uses", "successes", "failures", "streak") if key in values}
     return Sop(
         name=name,
         triggers=_texts("triggers", line, triggers),
         category=category,
-        stage="code" if stage == "code" else "sop",
+        stage=next(known for known in STAGES if known == stage),
         provenance=_texts("provenance", *values.get("provenance", (0, []))),
         runs=_runs(*values.get("runs", (0, []))),
         body=body,

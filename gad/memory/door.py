@@ -51,7 +51,7 @@ class SessionMemory:
 
         def apply(before: str | None) -> str:
             after = change(before, text)
-            return keep_record(before, after, session.name) if path.endswith("/SOP.md") else after
+            return keep_record(before, after, source) if path.endswith("/SOP.md") else after
 
         await asyncio.to_thread(self._store.commit, path, apply, who=session.name, evidence=evidence)
         return f"kept in {path}, proven by {', '.join(map(str, numbers))}"

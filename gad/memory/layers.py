@@ -175,28 +175,31 @@ class Layers:
         return tuple(found)
 
     def _build(self, sops: Sequence[Sop]) -> _View:
-        memory = LexicalMemory()
+        found: list[Entry] = []
         lines: dict[str, Line] = {}
         facts = {path: entries(path, self._read(path) or "") for path in self._facts()}
         for sop in sops:
             text = "\n".join((sop.name, *sop.triggers, sop.category, sop.body))
-            memory.add(Entry(sop.path, text, _links(sop.body, facts, sop.path), kind="sop"))
+            found.append(Entry(sop.path, text, _links(sop.body, facts, sop.path), kind="sop"))
         for path, own in facts.items():
             for line in own:
                 lines[_id(line)] = line
-                memory.add(Entry(_id(line), f"{line.heading}: {line.text}", _links(line.text, facts, path)))
+                found.append(Entry(_id(line), f"{line.heading}: {line.text}", _links(line.text, facts, path)))
         records = self._records()
         for name, text in records.items():
             told = text.rpartition("\nsession: ")[0] or text
-            memory.add(Entry(f"{EPISODES}/{name}", told, _links(told, facts, ""), kind="episode", failed=_failed(text)))
-        active = len(memory)
+            found.append(
+                Entry(f"{EPISODES}/{name}", told, _links(told, facts, ""), kind="episode", failed=_failed(text))
+            )
+        active = len(found)
         known = {text.rpartition("\nsession: ")[2].strip() for text in records.values()}
         for number, session, task in self._archived():
             if session not in known:
                 name = f"{INDEX}:{number}"
                 lines[name] = Line(INDEX, number, 1, "", task)
-                memory.add(Entry(name, task, kind="episode"))
-        return _View(memory, lines, active)
+                found.append(Entry(name, task, kind="episode"))
+        former = self._known[2].memory if self._known else None
+        return _View(LexicalMemory(found, sops_first=True, former=former), lines, active)
 
     def _archived(self) -> list[tuple[int, str, str]]:
         """Return line number, session and task of the latest long conversations that were done, the newest first.

@@ -270,7 +270,10 @@ class ScriptRunner:
         if known is None:
             return UNUSABLE, f"[there is no procedure {sop} in memory; find out how to do the task]"
         if command is None:
-            return UNUSABLE, f"[procedure {sop} has no script: read {place}/SOP.md and follow it]"
+            doubt = "; it has failed lately, so check each step" if known.stage == "explore" else ""
+            return UNUSABLE, f"[procedure {sop} has no script: read {place}/SOP.md and follow it{doubt}]"
+        if "\0" in "".join(arguments):
+            return UNUSABLE, f"[the script of {sop} was not run: an argument holds a NUL character]"
         variables = {**environment, **command.environment}
         exit_code, output = await self._run(
             f"exec {shlex.join(command.argv)}", cwd=cwd, work=work, environment=variables, emit=emit

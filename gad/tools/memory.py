@@ -8,6 +8,9 @@ from typing import Any
 from gad.core.context import OLD_NOTES
 from gad.core.ports import Outcome, ToolContext, ToolSchema
 
+LONGEST = 4_000
+"""Characters that the notes may have."""
+
 
 class UpdateWorkingCheckpoint:
     """Replaces the session's key information."""
@@ -22,6 +25,9 @@ class UpdateWorkingCheckpoint:
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
         """Return the notes as an effect on the session; empty text clears them."""
         key_info = arguments["key_info"].strip()
+        if len(key_info) > LONGEST:
+            most = f"{len(key_info):,} characters are too many: {LONGEST:,} at most, as they are sent every turn"
+            return Outcome("error", f"{most}; keep what is long in a file, and its path here")
         if key_info == OLD_NOTES:
             return Outcome("error", "those are no notes, but what stands in their place in old calls; write the notes")
         return Outcome("ok", "noted" if key_info else "cleared", key_info=key_info)
