@@ -203,7 +203,7 @@ def build_daemon(
         sessions=config.sessions,
         polling=bool(config.spool.polling),
         only=only,
-        reap=lambda session, calls: end_orphans(home, session, calls),
+        reap=lambda session, calls: end_orphans(home, session, (*calls, "gate")),
         beside=engine,
     )
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from gad.core.directive import Spot
 from gad.core.lessons import EARNED_TURNS
 from gad.core.retrieval import EVERYTHING, Entry, LexicalMemory, Retrieved, Support, tokens
-from gad.core.sop import Sop
+from gad.core.sop import Sop, split_front
 from gad.core.tidy import Line, Merge, duplicates, entries, present, without
 from gad.errors import MemoryRefused
 from gad.memory import changes, files
@@ -77,13 +77,15 @@ class Layers:
                 yield name
 
     def spots(self, found: Iterable[Entry]) -> Iterator[Spot]:
-        """Yield where the entries stand now; one that has gone meanwhile is left out."""
+        """Yield where the entries stand now: of an SOP its body. One that has gone meanwhile is left out."""
         lines = self._look().lines
         for entry in found:
             if line := lines.get(entry.id):
                 yield Spot(line.path, tuple(range(line.number, line.number + line.span)))
             elif (text := self._read(entry.id)) is not None:
-                yield Spot(entry.id, tuple(range(1, len(text.splitlines()) + 1)))
+                yield Spot(
+                    entry.id, tuple(range(_body(text) if entry.kind == "sop" else 1, len(text.splitlines()) + 1))
+                )
 
     # -- the backend's operations ------------------------------------------------------------------
 
@@ -305,6 +307,15 @@ def _links(text: str, facts: Mapping[str, Sequence[Line]], own: str) -> tuple[st
 
 def _id(line: Line) -> str:
     return f"{line.path}:{line.number}"
+
+
+def _body(sop: str) -> int:
+    """Return the number of the first line behind an SOP's front matter, which is gad's own bookkeeping."""
+    try:
+        front, _ = split_front(sop)
+    except ValueError:
+        return 1
+    return len(front) + 3
 
 
 def _failed(record: str) -> bool:
