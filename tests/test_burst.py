@@ -13,7 +13,7 @@ from tests.world import World, play, until
 
 
 def echo(body: dict[str, Any]) -> str:
-    return "re: " + str(body["messages"][-1]["content"]).split("\n\n", 1)[1]
+    return "re: " + str(body["messages"][-1]["content"]).rsplit("\n\n", 1)[1]
 
 
 def test_two_hundred_files_at_once(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ writes when it has learnt how a task ended; and conversations of the archive tha
 lines in archive/index.jsonl. A link is a path of memory that stands in an entry's text. Only SOPs, facts and records
 count as active.
 
-Forgetting moves failed records to archive/episodes/, in one rename each; `restore` moves them back. Consolidating
-merges facts by the rule of `gad.core.tidy`, through commits that carry their evidence on.
+Records and plans (plans/*.md) are the controller's own, like its state, and not told of in changes.jsonl. Forgetting
+moves failed records to archive/episodes/, in one rename each; `restore` moves them back. Consolidating merges facts by
+the rule of `gad.core.tidy`, through commits that carry their evidence on.
 """
 
 from __future__ import annotations
