@@ -128,7 +128,7 @@ def front(*lines: str) -> str:
         (front("name: *x"), "line 2: '*x' must be quoted"),
         (front("- a"), "line 2: a list item without its key"),
         (front("name"), "line 2: 'name' is not `key: value`"),
-        (front("name: a", "triggers: [a]", "category: c", "stage: best"), "line 5: stage: must be explore, sop or code"),
+        (front("name: a", "triggers: [a]", "category: c", "stage: best"), "line 5: stage: must be explore, sop or"),
         (front("name: a", "triggers: [a]", "category: c", "uses: many"), "line 5: uses: must be a whole number"),
         (front("name: a", "triggers: [a]", "category: c", "uses: true"), "line 5: uses: must be a whole number"),
         (front("name: a", "triggers: [a]", "category: c", "runs: [1]"), "line 5: runs: each must be {at:"),

@@ -20,6 +20,7 @@ from gad.core.session import Session
 from gad.core.task import TaskOptions
 from gad.daemon import Daemon
 from gad.errors import AuthError, ConfigError
+from gad.memory.controller import Controller
 from gad.memory.evolution import Evolution
 from gad.memory.scripts import ScriptGate, ScriptRunner
 from gad.memory.store import MemoryStore
@@ -159,6 +160,11 @@ def build_daemon(
         return base | identity(home, session, call)
 
     engine = build_memory(config, environment) if config.memory.enabled else None
+    decide = None
+    if engine is not None and config.memory.controller:
+        controller = Controller(engine.store)
+        engine.learners.append(controller)
+        decide = controller.decide
 
     def work(session: str) -> str:
         path = str(config.work_dir / session)
@@ -191,6 +197,7 @@ def build_daemon(
         work=work,
         memory=engine.door if engine is not None else lambda session: None,
         run_script=ScriptRunner(engine.store, run_script) if engine is not None else None,
+        decide=decide,
         ended=engine.ended if engine is not None else lambda live: None,
         usd_per_day=config.usd_per_day,
         spent_today=ledger.spent_today,

@@ -39,8 +39,8 @@ REVIEW_TOOLS = ["file_read", "file_patch", "file_write"]
 class Learner(Protocol):
     """Learns from a round that is over; `success` is None when nobody but the model says how it went."""
 
-    def ended(self, session: Session, success: bool | None) -> None:
-        """Take it in; called in a thread."""
+    def ended(self, session: Session, success: bool | None) -> object:
+        """Take it in; called in a thread. What is returned is of no interest."""
         ...
 
 
@@ -128,7 +128,7 @@ class MemoryEngine:
             if ending.review and self._config.memory.reviews:
                 await self._quietly(ending, partial(self._drop_review, ending.session))
 
-    async def _quietly(self, ending: Ending, work: Callable[[], None]) -> None:
+    async def _quietly(self, ending: Ending, work: Callable[[], object]) -> None:
         try:
             await asyncio.to_thread(work)
         except (GadError, OSError) as exc:

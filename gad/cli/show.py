@@ -50,6 +50,8 @@ def show_command(place: Place, session: str, turn: int | None, context: bool, as
     for line, record in records(directory):
         for text in describe(line, record):
             write((text + "\n").encode("utf-8", "replace"))
+    for outcome in _outcomes(place, session):
+        write((outcome + "\n").encode("utf-8", "replace"))
     sys.stdout.flush()
 
 
@@ -75,6 +77,17 @@ def records(directory: Path) -> Iterator[tuple[int, Record]]:
 def json_bytes(value: object) -> bytes:
     """Return a value as JSON in UTF-8; half of a character pair, which has no UTF-8, is written as JSON's escape."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+def _outcomes(place: Place, session: str) -> list[str]:
+    """Return what the memory controller has learnt from a session's decisions, a line each."""
+    memory = place.spool().parent / "memory"
+    if not memory.is_dir():
+        return []
+    from gad.memory.controller import Controller
+    from gad.memory.store import MemoryStore
+
+    return [outcome.line() for outcome in Controller(MemoryStore(str(memory))).outcomes(session)]
 
 
 def describe(number: int, record: Record) -> Iterator[str]:

@@ -47,59 +47,81 @@ _Stamps = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
-    """Memory as it was at one moment: where entries stand, and how many of them are active."""
+class View:
+    """Memory as it was at one moment, as a backend of the controller: what its operations change, it does not show.
 
+    `active` is how many SOPs, facts and records there are.
+    """
+
+    layers: Layers
     memory: LexicalMemory
     lines: Mapping[str, Line]
     active: int
 
-
-class Layers:
-    """The layers of one store, as a backend of the controller. Methods may be called from any thread."""
-
-    supports: Collection[Support] = EVERYTHING
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self._known: tuple[list[Sop], _Stamps, _View] | None = None
-
     @property
-    def active(self) -> int:
-        """How many SOPs, facts and records there are."""
-        return self._look().active
+    def supports(self) -> Collection[Support]:
+        """All operations."""
+        return EVERYTHING
+
+    def retrieve(self, query: str, top_k: int, insight_k: int, hop: int, leave_out: Collection[str]) -> Retrieved:
+        """Return what fits the query; see `LexicalMemory.retrieve`."""
+        return self.memory.retrieve(query, top_k, insight_k, hop, leave_out)
+
+    def consolidate(self) -> Mapping[str, str]:
+        """Merge facts; see `Layers.consolidate`."""
+        return self.layers.consolidate()
+
+    def forget(self) -> Sequence[str]:
+        """Move the records of failed episodes away; see `Layers.forget`."""
+        return self.layers.forget()
 
     def ids_read(self, path: str, first: int, last: int) -> Iterator[str]:
         """Yield the ids of what stands in lines `first` to `last` of a file of memory."""
         if not path.startswith(f"{FACTS}/"):
             yield path
-        for name, line in self._look().lines.items():
+        for name, line in self.lines.items():
             if line.path == path and first <= line.number <= last:
                 yield name
 
     def spots(self, found: Iterable[Entry]) -> Iterator[Spot]:
-        """Yield where the entries stand now: of an SOP its body. One that has gone meanwhile is left out."""
-        lines = self._look().lines
+        """Yield where the entries stand: of an SOP its body. One that has gone meanwhile is left out."""
         for entry in found:
-            if line := lines.get(entry.id):
+            if line := self.lines.get(entry.id):
                 yield Spot(line.path, tuple(range(line.number, line.number + line.span)))
-            elif (text := self._read(entry.id)) is not None:
+            elif (text := self.layers.read(entry.id)) is not None:
                 yield Spot(
                     entry.id, tuple(range(_body(text) if entry.kind == "sop" else 1, len(text.splitlines()) + 1))
                 )
 
-    # -- the backend's operations ------------------------------------------------------------------
 
-    def retrieve(self, query: str, top_k: int, insight_k: int, hop: int, leave_out: Collection[str]) -> Retrieved:
-        """Return what fits the query; see `LexicalMemory.retrieve`."""
-        return self._look().memory.retrieve(query, top_k, insight_k, hop, leave_out)
+class Layers:
+    """The layers of one store. Methods may be called from any thread."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._known: tuple[list[Sop], _Stamps, View] | None = None
+
+    def look(self) -> View:
+        """Return memory as it is; what has not changed since the last time is not read again."""
+        sops, stamps = self._store.sops(), self._stamps()
+        known = self._known
+        if known is None or known[:2] != (sops, stamps):
+            known = self._known = sops, stamps, self._build(sops)
+        return known[2]
+
+    def read(self, path: str) -> str | None:
+        """Return a file's text; what is no plain file of memory counts as absent."""
+        try:
+            return self._store.read(path)
+        except MemoryRefused:
+            return None
 
     def consolidate(self) -> Mapping[str, str]:
         """Merge facts that say the same under the same heading; return which went into which, as path:line.
 
         Headings and files stay, so the index does not change. Raises MemoryLocked, MemoryRefused, OSError.
         """
-        facts = [line for path in self._facts() for line in entries(path, self._read(path) or "")]
+        facts = [line for path in self._facts() for line in entries(path, self.read(path) or "")]
         merges = [merge for merge in map(_safe, duplicates(facts)) if merge.gone]
         if not merges:
             return {}
@@ -132,7 +154,7 @@ class Layers:
 
     def keep(self, path: str, text: str) -> None:
         """Write a record or a plan; the memory lock is held."""
-        if self._read(path) != text:
+        if self.read(path) != text:
             files.write_aside(self._store.root, text.encode("utf-8", "replace"))
             files.place_aside(self._store.root, path)
 
@@ -159,13 +181,6 @@ class Layers:
 
     # -- looking -----------------------------------------------------------------------------------
 
-    def _look(self) -> _View:
-        """Return memory as it is; what has not changed since the last time is not read again."""
-        sops, stamps = self._store.sops(), self._stamps()
-        if self._known is None or self._known[:2] != (sops, stamps):
-            self._known = sops, stamps, self._build(sops)
-        return self._known[2]
-
     def _stamps(self) -> _Stamps:
         found = []
         paths = [*self._facts(), *(f"{EPISODES}/{name}" for name in self._names(EPISODES)), INDEX]
@@ -177,10 +192,10 @@ class Layers:
             found.append((path, info.st_ino, info.st_size, info.st_mtime_ns))
         return tuple(found)
 
-    def _build(self, sops: Sequence[Sop]) -> _View:
+    def _build(self, sops: Sequence[Sop]) -> View:
         found: list[Entry] = []
         lines: dict[str, Line] = {}
-        facts = {path: entries(path, self._read(path) or "") for path in self._facts()}
+        facts = {path: entries(path, self.read(path) or "") for path in self._facts()}
         for sop in sops:
             text = "\n".join((sop.name, *sop.triggers, sop.category, sop.body))
             found.append(Entry(sop.path, text, _links(sop.body, facts, sop.path), kind="sop"))
@@ -202,7 +217,7 @@ class Layers:
                 lines[name] = Line(INDEX, number, 1, "", task)
                 found.append(Entry(name, task, kind="episode"))
         former = self._known[2].memory if self._known else None
-        return _View(LexicalMemory(found, sops_first=True, former=former), lines, active)
+        return View(self, LexicalMemory(found, sops_first=True, former=former), lines, active)
 
     def _archived(self) -> list[tuple[int, str, str]]:
         """Return line number, session and task of the latest long conversations that were done, the newest first.
@@ -234,7 +249,7 @@ class Layers:
         return [f"{FACTS}/{name}" for name in self._names(FACTS)]
 
     def _records(self) -> dict[str, str]:
-        texts = {name: self._read(f"{EPISODES}/{name}") for name in self._names(EPISODES)}
+        texts = {name: self.read(f"{EPISODES}/{name}") for name in self._names(EPISODES)}
         return {name: text for name, text in texts.items() if text is not None}
 
     def _names(self, directory: str) -> list[str]:
@@ -244,13 +259,6 @@ class Layers:
         except FileNotFoundError:
             return []
 
-    def _read(self, path: str) -> str | None:
-        """Return a file's text; what is no plain file of memory counts as absent."""
-        try:
-            return self._store.read(path)
-        except MemoryRefused:
-            return None
-
     # -- consolidating -----------------------------------------------------------------------------
 
     def _merge(self, path: str, merges: Sequence[Merge], evidence: Sequence[str]) -> None:
@@ -258,7 +266,7 @@ class Layers:
             if content is None:
                 return None
             # What stays may have been removed meanwhile, and then its double is all that is left.
-            there = [m for m in merges if m.kept.path == path or present(self._read(m.kept.path), m.kept)]
+            there = [m for m in merges if m.kept.path == path or present(self.read(m.kept.path), m.kept)]
             return without(path, content, there)
 
         note = f"merged {len(merges)} facts with their doubles"
