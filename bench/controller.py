@@ -7,12 +7,12 @@ each task is a real `Session` of records. An agent is simulated: it reads what t
 by line, and nothing else. A task succeeds when all that it needs was among those lines, and nothing that misleads.
 When it has not succeeded by its first reading it repeats itself until it is stuck, which is a second decision.
 
-| kind    | needs                                                       | what does best                            |
-|---------|-------------------------------------------------------------|-------------------------------------------|
-| files   | one SOP, which fits the query best                          | minimal: the others read more for nothing |
-| code    | that SOP, and a fact two links behind it                    | deep                                      |
-| web     | nothing; the SOPs and facts that fit the query are outdated | none (or tidying up, which reads nothing) |
-| trigger | an SOP that fits the query worse than three others          | alternative, after deep                   |
+| kind    | needs                                                       | what does best                       |
+|---------|-------------------------------------------------------------|--------------------------------------|
+| files   | one SOP, which fits the query best                          | minimal: others read more in vain    |
+| code    | that SOP, and a fact two links behind it                    | deep; alternative                    |
+| web     | nothing; the SOPs and facts that fit the query are outdated | none, or tidying up: nothing is read |
+| trigger | an SOP that fits the query worse than three others          | alternative after another retrieval  |
 
 Tokens are those of the lines read, estimated by `gad.core.weights`; the always-on text is left out, as it is the same
 for all. `deep` and `L1 only` take one action always, `random` one of nine each time; `best fixed` is the best single
@@ -66,7 +66,7 @@ class Result:
     seconds: tuple[float, ...]
 
     def rate(self, last: float = 1.0, kind: str = "") -> float:
-        """Return the share of successes, in percent, among the last tasks, of one kind or all; 0 when there are none."""
+        """Return the share of successes, in percent, among the last tasks, of one kind or all; 0 without any."""
         begin = len(self.hits) - max(1, round(len(self.hits) * last))
         hits = [hit for one, hit in zip(self.kinds[begin:], self.hits[begin:], strict=True) if kind in ("", one)]
         return 100 * statistics.fmean(hits) if hits else 0.0
@@ -107,8 +107,7 @@ def controller(scale: Scale, folder: Path) -> list[Row]:
         rows.append(single(f"controller: hits of the last third, {title}", "%", _rate(found, 1 / 3),
                            note=_told(_against(title, results, name), found, 1 / 3)))  # fmt: skip
         rows.append(single(f"controller: tokens read a task, {title}", "tokens", _read(found), note=note))
-    for kind in KINDS:
-        rows.append(_by_kind(kind, results))
+    rows += [_by_kind(kind, results) for kind in KINDS]
     samples = [1000 * seconds for one in results["learned"] for seconds in one.seconds]
     rows.append(spread("controller: a decision", "ms", samples, {"p50": 50.0, "p99": 500.0}))
     return rows
@@ -142,7 +141,7 @@ async def play(made: Controller, number: int, kind: str, subject: str) -> tuple[
     """Play one task; return whether it succeeded, the tokens read for it, and the seconds each decision took."""
     session = Session()
     session.record(Begin(float(number), f"task-{number}", TaskOptions(labels=(kind,)), memory="told"))
-    session.record(Said(float(number), 1, "input.txt", f"{kind} {subject} job"))
+    session.record(Said(float(number), 1, "input.txt", _task(kind, subject)))
     seen: list[str] = []
     cost, seconds, calls = 0.0, [], 0
     for _ in range(2):
@@ -170,23 +169,28 @@ async def play(made: Controller, number: int, kind: str, subject: str) -> tuple[
 
 
 def _world() -> Iterator[tuple[str, str]]:
+    """Yield paths and texts. What a link leads to shares no word with the task, so that nothing else finds it."""
     for subject in SUBJECTS:
-        yield _sop("files", subject, f"files {subject} job", f"mark files {subject}\n{_STEPS}")
-        link = f"mark code {subject}\n{_STEPS}See facts/{subject}.md.\n"
-        yield _sop("code", subject, f"code {subject} job", link)
-        yield f"facts/{subject}.md", f"# {subject}\n\n## place\n- it stands in facts/{subject}-port.md\n"
-        yield f"facts/{subject}-port.md", f"# Port\n\n## {subject[::-1]}\n- mark linked {subject}\n"
+        hidden = subject[::-1]
+        yield _sop(f"files-{subject}", _task("files", subject), f"mark files {subject}\n{_STEPS}")
+        yield _sop(f"code-{subject}", _task("code", subject), f"mark code {subject}\n{_STEPS}See facts/{hidden}.md.\n")
+        yield f"facts/{hidden}.md", f"# {hidden}\n\n## place\n- it stands in facts/{hidden}-port.md\n"
+        yield f"facts/{hidden}-port.md", f"# port\n\n## {hidden}\n- mark linked {hidden}\n"
         for old in range(3):
-            yield _sop(f"web-{old}", subject, f"web {subject} job", f"mark outdated {subject}\n{_STEPS}")
-            yield _sop(f"trigger-{old}", subject, f"trigger {subject} job", f"nothing of use\n{_STEPS}")
-        yield _sop("other", subject, f"trigger {subject}", f"mark trigger {subject}\n{_STEPS}{_STEPS}")
-    facts = "".join(f"- web {subject} job mark outdated {subject}\n" for subject in SUBJECTS)
+            yield _sop(f"web-{subject}-{old}", _task("web", subject), f"mark outdated {subject}\n{_STEPS}")
+            yield _sop(f"trigger-{subject}-{old}", _task("trigger", subject), f"nothing of use\n{_STEPS}")
+        yield _sop(f"other-{subject}", f"trigger{subject}", f"mark trigger {subject}\n{_STEPS}{_STEPS}")
+    facts = "".join(f"- {_task('web', subject)}: mark outdated {subject}\n" for subject in SUBJECTS)
     yield "facts/web.md", f"# Web\n\n## jobs\n{facts}"
 
 
-def _sop(kind: str, subject: str, trigger: str, body: str) -> tuple[str, str]:
-    name = f"{kind}-{subject}"
-    return f"sops/{name}/SOP.md", render_sop(Sop(name, (trigger,), kind.partition("-")[0], body=body))
+def _task(kind: str, subject: str) -> str:
+    """Return what a task says; its subject is a word that other kinds do not have."""
+    return f"{kind} {kind}{subject} job"
+
+
+def _sop(name: str, trigger: str, body: str) -> tuple[str, str]:
+    return f"sops/{name}/SOP.md", render_sop(Sop(name, (trigger,), "jobs", body=body))
 
 
 def _done(kind: str, subject: str, seen: Sequence[str]) -> bool:
@@ -196,7 +200,7 @@ def _done(kind: str, subject: str, seen: Sequence[str]) -> bool:
         case "files":
             return f"mark files {subject}" in text
         case "code":
-            return f"mark code {subject}" in text and f"mark linked {subject}" in text
+            return f"mark code {subject}" in text and f"mark linked {subject[::-1]}" in text
         case "web":
             return f"mark outdated {subject}" not in text
     return f"mark trigger {subject}" in text

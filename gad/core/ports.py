@@ -20,6 +20,9 @@ class ToolSchema:
     description: str
     parameters: Mapping[str, Any]
 
+    def __hash__(self) -> int:
+        return hash((self.name, self.description))  # parameters have no hash, and need none
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 
 from gad.core import anchor
@@ -32,7 +32,7 @@ def offered(session: Session, tools: Mapping[str, Tool]) -> tuple[ToolSchema, ..
     )
 
 
-def plan_next(session: Session, tools: Sequence[ToolSchema], turn: int, window: int) -> Plan:
+def plan_next(session: Session, tools: tuple[ToolSchema, ...], turn: int, window: int) -> Plan:
     """Return the plan of a session's next request. `window` is how many tokens one request may take."""
     return session.history.context.plan(
         session.upcoming,
@@ -42,19 +42,19 @@ def plan_next(session: Session, tools: Sequence[ToolSchema], turn: int, window: 
     )
 
 
-def plan_stricter(session: Session, tools: Sequence[ToolSchema], turn: int) -> Plan:
+def plan_stricter(session: Session, tools: tuple[ToolSchema, ...], turn: int) -> Plan:
     """Return a plan for the request that the server has just refused as too long."""
     return session.history.context.stricter(
         session.history.transcript, session.history.plan, fixed=_fixed(session, tools, turn)
     )
 
 
-def build(session: Session, tools: Sequence[ToolSchema], turn: int) -> Request:
+def build(session: Session, tools: tuple[ToolSchema, ...], turn: int) -> Request:
     """Return the request of turn `turn`; the session has taken in its `calling` record."""
     messages = session.history.context.view(session.history.transcript, session.history.plan)
     return Request(
         system=SYSTEM,
-        tools=tuple(tools),
+        tools=tools,
         messages=messages,
         anchor=_anchor(session, turn, session.history.plan.compressed),
         head=max(0, len(messages) - (len(session.history.transcript) - session.history.plan.marked)),
@@ -62,17 +62,19 @@ def build(session: Session, tools: Sequence[ToolSchema], turn: int) -> Request:
     )
 
 
-def prefix_digest(tools: Sequence[ToolSchema]) -> str:
+@lru_cache(maxsize=64)
+def prefix_digest(tools: tuple[ToolSchema, ...]) -> str:
     """Return a digest of what every request with these tools begins with."""
     return hashlib.sha256((SYSTEM + schemas_text(tools)).encode()).hexdigest()[:16]
 
 
-def schemas_text(tools: Sequence[ToolSchema]) -> str:
+@lru_cache(maxsize=64)
+def schemas_text(tools: tuple[ToolSchema, ...]) -> str:
     """Return the tools' schemas as JSON."""
     return json.dumps([[tool.name, tool.description, tool.parameters] for tool in tools], ensure_ascii=False)
 
 
-def _fixed(session: Session, tools: Sequence[ToolSchema], turn: int) -> float:
+def _fixed(session: Session, tools: tuple[ToolSchema, ...], turn: int) -> float:
     """Return the weight of what stands beside the messages at most: a batch may bring all summaries into the anchor.
 
     The newest turn's is still to come; a character of it weighs 4 at most, in any script.
