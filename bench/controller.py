@@ -12,7 +12,7 @@ When it has not succeeded by its first reading it repeats itself until it is stu
 | files   | one SOP, which fits the query best                          | minimal: others read more in vain    |
 | code    | that SOP, and a fact two links behind it                    | deep; alternative                    |
 | web     | nothing; the SOPs and facts that fit the query are outdated | none, or tidying up: nothing is read |
-| trigger | an SOP that fits the query worse than three others          | alternative after another retrieval  |
+| trigger | an SOP that fits the query worse than two others            | deep, then alternative: both of them |
 
 Tokens are those of the lines read, estimated by `gad.core.weights`; the always-on text is left out, as it is the same
 for all. `deep` and `L1 only` take one action always, `random` one of nine each time; `best fixed` is the best single
@@ -103,9 +103,10 @@ def controller(scale: Scale, folder: Path) -> list[Row]:
     rows = []
     for title, (name, note) in shown.items():
         found = results[name]
-        rows.append(single(f"controller: hits, {title}", "%", _rate(found), note=_told(note, found, 1.0)))
+        against = [text for text in (note, _against(title, results, name, 1.0)) if text]
+        rows.append(single(f"controller: hits, {title}", "%", _rate(found), note=_told("; ".join(against), found, 1.0)))
         rows.append(single(f"controller: hits of the last third, {title}", "%", _rate(found, 1 / 3),
-                           note=_told(_against(title, results, name), found, 1 / 3)))  # fmt: skip
+                           note=_told(_against(title, results, name, 1 / 3), found, 1 / 3)))  # fmt: skip
         rows.append(single(f"controller: tokens read a task, {title}", "tokens", _read(found), note=note))
     rows += [_by_kind(kind, results) for kind in KINDS]
     samples = [1000 * seconds for one in results["learned"] for seconds in one.seconds]
@@ -178,6 +179,7 @@ def _world() -> Iterator[tuple[str, str]]:
         yield f"facts/{hidden}-port.md", f"# port\n\n## {hidden}\n- mark linked {hidden}\n"
         for old in range(3):
             yield _sop(f"web-{subject}-{old}", _task("web", subject), f"mark outdated {subject}\n{_STEPS}")
+        for old in range(2):
             yield _sop(f"trigger-{subject}-{old}", _task("trigger", subject), f"nothing of use\n{_STEPS}")
         yield _sop(f"other-{subject}", f"trigger{subject}", f"mark trigger {subject}\n{_STEPS}{_STEPS}")
     facts = "".join(f"- {_task('web', subject)}: mark outdated {subject}\n" for subject in SUBJECTS)
@@ -264,8 +266,9 @@ def _told(note: str, results: Sequence[Result], last: float) -> str:
     return f"{note}; {seeds}" if note else seeds
 
 
-def _against(title: str, results: dict[str, list[Result]], name: str) -> str:
+def _against(title: str, results: Mapping[str, Sequence[Result]], name: str, last: float) -> str:
+    """Return whether what was learnt does better than another policy, empty for itself."""
     if title == "learned":
         return ""
-    difference = _rate(results["learned"], 1 / 3) - _rate(results[name], 1 / 3)
-    return f"learned {'wins' if difference > 0 else 'LOSES' if difference < 0 else 'ties'} by {abs(difference):.0f}"
+    difference = _rate(results["learned"], last) - _rate(results[name], last)
+    return f"learned {'wins' if difference > 0 else 'LOSES' if difference < 0 else 'ties'} by {abs(difference):.1f}"

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 from gad import __version__
 from gad.agent import Parts, Runner
-from gad.core.records import ChildBegan, Ended, Judged, Resumed
-from gad.core.states import ENDED, RESTING
+from gad.core.records import ChildBegan, Ended, Judged, Resumed, TurnedDown
+from gad.core.states import RESTING
 from gad.spool import names
 from gad.spool.claim import ignore_lease_breaks
 from gad.spool.intake import Door, survey
@@ -272,8 +272,9 @@ class Daemon:
             live.publish()  # a crash may have come between the journal and the status
         elif runner is not None and live.session.stop_requested:
             runner.interrupt()
-        if live.session.state in ENDED and any(isinstance(record, Judged) for record in intake.records):
+        if any(isinstance(record, Judged | TurnedDown) for record in intake.records):
             self._parts.ended(live)
+            self.poke(name)  # an input.txt that came after a verdict still lies there
         self._settle(live)
 
     def _look_at_blocked(self, name: str) -> None:

@@ -548,9 +548,12 @@ def test_another_generations_episode_is_not_mistaken(store: MemoryStore) -> None
     assert controller(store).verdict(other.decisions[0].episode, True) is not None
 
 
-def test_a_locked_memory_does_not_stop_a_session(store: MemoryStore, caplog: pytest.LogCaptureFixture) -> None:
-    hasty = MemoryStore(store.root, timeout=0.05)
-    made = Controller(hasty)
+def test_a_locked_memory_does_not_stop_a_session(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gad.memory.controller.PATIENCE", 0.05)
+    monkeypatch.setattr("gad.memory.controller.REST", 0.0)
+    made = Controller(store)
     session = session_of()
     with store.locked("a test"), caplog.at_level(logging.WARNING):
         assert decide(made, session) is None
@@ -560,6 +563,24 @@ def test_a_locked_memory_does_not_stop_a_session(store: MemoryStore, caplog: pyt
     made.ended(session, True)
     session.record(Said(210.0, 2, "reply.txt", "again"))
     assert decide(made, session) is not None
+
+
+def test_when_one_has_waited_in_vain_the_others_do_not_wait(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gad.memory.controller.PATIENCE", 0.05)
+    monkeypatch.setattr("gad.memory.controller.REST", 1000.0)
+
+    async def run() -> list[Decided | None]:
+        made = Controller(store)
+        sessions = [session_of() for _ in range(12)]
+        for number, session in enumerate(sessions):
+            session.name = f"s{number}"
+        return await asyncio.gather(*(made.decide(session) for session in sessions))
+
+    with store.locked("a test"), caplog.at_level(logging.WARNING):
+        assert asyncio.run(run()) == [None] * 12
+    assert caplog.text.count("a test") == 1 and caplog.text.count("a moment ago") == 11
 
 
 # -- several at once ----------------------------------------------------------------------------------------

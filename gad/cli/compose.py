@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import pwd
@@ -19,7 +20,7 @@ from gad.core.ports import Provider
 from gad.core.session import Session
 from gad.core.task import TaskOptions
 from gad.daemon import Daemon
-from gad.errors import AuthError, ConfigError
+from gad.errors import AuthError, ConfigError, GadError
 from gad.memory.controller import Controller
 from gad.memory.evolution import Evolution
 from gad.memory.scripts import ScriptGate, ScriptRunner
@@ -35,6 +36,8 @@ from gad.tools.toolset import all_tools
 
 if TYPE_CHECKING:
     from gad.providers.stream import StreamProvider
+
+log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 600.0
 """How long a task's check may run."""
@@ -218,7 +221,10 @@ def build_daemon(
 def build_memory(config: Config, environment: Callable[[str, str], Mapping[str, str]]) -> MemoryEngine:
     """Return the memory of this home, its directories made, and what learns from sessions."""
     store = MemoryStore(str(config.memory_dir))
-    store.prepare()
+    try:
+        store.prepare()
+    except (GadError, OSError) as exc:  # sessions do without; what is wrong is told to those who want to write
+        log.error("memory is not in order: %s", exc)
     engine = MemoryEngine(config, store)
     engine.gate = ScriptGate(store, run_check, lambda session: environment(session, "gate"))
 

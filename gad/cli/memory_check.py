@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gad.cli.memory import changes, names
 from gad.core import memory_index
-from gad.errors import GadError
+from gad.errors import GadError, MemoryRefused
 from gad.memory.archive import Archive
 from gad.memory.store import MemoryStore
 
@@ -26,7 +26,23 @@ def problems(store: MemoryStore) -> list[Problem]:
     """Return what is wrong; nothing is, where there is no memory yet. Raises MemoryLocked, OSError."""
     if not os.path.isdir(store.root):
         return []
-    return [*_changes(store), *_sops(store), *_generated(store), *_archive(store)]
+    return [*_changes(store), *_unreadable(store), *_sops(store), *_generated(store), *_archive(store)]
+
+
+def text_of(store: MemoryStore, path: str) -> str | None:
+    """Return a file's text; None also when a link, a directory or what is too large stands in its place."""
+    try:
+        return store.read(path)
+    except (MemoryRefused, OSError):
+        return None
+
+
+def _unreadable(store: MemoryStore) -> Iterator[Problem]:
+    for path in ("meta.md", "log.md", *(f"facts/{name}" for name in names(store.root, "facts", ".md"))):
+        try:
+            store.read(path)
+        except (MemoryRefused, OSError) as exc:
+            yield Problem(path, str(exc).removeprefix(f"{path} "), "until then it is passed over")
 
 
 def _changes(store: MemoryStore) -> Iterator[Problem]:
@@ -58,8 +74,9 @@ def _generated(store: MemoryStore) -> Iterator[Problem]:
     """Compare the index and the listings with what facts and SOPs give."""
     sops = store.sops()
     paths = [f"facts/{name}" for name in names(store.root, "facts", ".md")]
-    facts = [memory_index.read_facts(path, store.read(path) or "") for path in paths]
-    index = store.read("index.md")
+    texts = {path: text_of(store, path) for path in paths}
+    facts = [memory_index.read_facts(path, text) for path, text in texts.items() if text is not None]
+    index = text_of(store, "index.md")
     if index is None and not (sops or facts):
         return  # nothing has been written yet
     wanted = {
@@ -70,7 +87,7 @@ def _generated(store: MemoryStore) -> Iterator[Problem]:
         wanted[memory_index.category_path(category)] = memory_index.render_listing(group)
     left = {f"sops/by/{name}" for name in names(store.root, "sops/by", ".md")} - wanted.keys()
     for path in sorted(wanted.keys() | left):
-        if store.read(path) != wanted.get(path):
+        if text_of(store, path) != wanted.get(path):
             yield Problem(path, "is not current", "the next commit makes it anew, and so does starting gad up")
 
 

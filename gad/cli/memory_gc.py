@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gad.cli.memory import changes, names
+from gad.cli.memory_check import text_of
 from gad.core.tidy import UNUSED_DAYS, Line, Merge, Near, duplicates, entries, near, present, unused, without
 from gad.memory.store import MemoryStore
 from gad.spool.status import timestamp
@@ -40,8 +41,8 @@ class Plan:
 def plan(store: MemoryStore, now: float) -> Plan:
     """Look at memory and say what could be done; `now` is in seconds since the epoch."""
     paths = [f"facts/{name}" for name in names(store.root, "facts", ".md")]
-    facts = [line for path in paths for line in entries(path, store.read(path) or "")]
-    learnt = entries("log.md", store.read("log.md") or "")
+    facts = [line for path in paths for line in entries(path, text_of(store, path) or "")]
+    learnt = entries("log.md", text_of(store, "log.md") or "")
     sops = {sop.name: sop for sop in store.sops()}
     last = {
         name: max([_changed(store.root, name), *(float(run.at) for run in sop.runs[-1:])]) for name, sop in sops.items()

@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gad.core.sop import GROUP, GROUP_RULE, NAME, NAME_RULE, RESERVED, parse_sop, without_record
+from gad.core.sop import GROUP, GROUP_RULE, NAME, NAME_RULE, RESERVED, Sop, parse_sop, without_record
 from gad.errors import MemoryRefused
 
 SOP_LENGTH = 6000
 """Characters of an SOP's body, at most."""
 LINE_LENGTH = 300
 """Characters of one line of facts or of the log, at most."""
+WRITE_LENGTH = 30_000
+"""Characters that one write may add, at most: what is added is searched in the event loop."""
 
 NO_PROOF = frozenset({"ask_user", "update_working_checkpoint", "start_long_term_update"})
 """Tools whose success shows nothing about the world."""
@@ -54,11 +56,35 @@ def check_write(
     if not open_phase:
         raise MemoryRefused("memory is written in its own phase only: call start_long_term_update first")
     check_path(path)
+    if len(added) > WRITE_LENGTH:
+        raise MemoryRefused(
+            f"{path}: {len(added):,} characters are too many for one write, {WRITE_LENGTH:,} are the most; "
+            "keep what is needed again, and write it in parts"
+        )
     text, evidence = _proved(added, calls)
+    _judge(path, text, session)
+    return text, evidence
+
+
+def check_change(path: str, before: str | None, after: str, session: str) -> None:
+    """Judge the lines of `after` that `before` has not: a patch may make a secret of harmless parts.
+
+    What somebody wrote by hand is left alone, so an agent can still add to such a file. Raises MemoryRefused.
+    """
+    known = set((before or "").split("\n"))
+    if path.endswith("/SOP.md"):
+        after = without_record(after)
+    _judge(path, "\n".join(line for line in after.split("\n") if line not in known), session)
+
+
+def _judge(path: str, text: str, session: str) -> None:
+    if found := _CONTROL.search(text):
+        raise MemoryRefused(
+            f"{path}: the text holds the control character {found[0]!r}, and would not be read as text; leave it out"
+        )
     judged = without_record(text) if path.endswith("/SOP.md") else text
     if reason := unfit(judged, session):
         raise MemoryRefused(reason)
-    return text, evidence
 
 
 def check_path(path: str) -> None:
@@ -86,17 +112,7 @@ def check_file(path: str, text: str) -> None:
     """Check the form of a file of memory as it will stand, if it has one. Raises MemoryRefused."""
     parts = path.split("/")
     if parts[0] == "sops" and parts[-1] == "SOP.md" and len(parts) == 3:
-        try:
-            sop = parse_sop(text)
-        except ValueError as exc:
-            raise MemoryRefused(f"{path}: {exc}") from None
-        if sop.name != parts[1]:
-            raise MemoryRefused(f"{path}: the front matter's name is {sop.name!r}, the directory's {parts[1]!r}; align")
-        if len(sop.body) > SOP_LENGTH:
-            raise MemoryRefused(
-                f"{path}: its text has {len(sop.body):,} characters, {SOP_LENGTH:,} are the most; keep the key steps "
-                "and the pitfalls, or split it in two"
-            )
+        read_sop(path, text)
     elif (parts[0] == "facts" and len(parts) == 2) or path == "log.md":
         for number, line in enumerate(text.split("\n"), 1):
             if len(line) > LINE_LENGTH:
@@ -106,6 +122,24 @@ def check_file(path: str, text: str) -> None:
                 )
 
 
+def read_sop(path: str, text: str) -> Sop:
+    """Read the SOP that stands at sops/<name>/SOP.md. Raises MemoryRefused when its form is wrong."""
+    try:
+        sop = parse_sop(text)
+    except ValueError as exc:
+        raise MemoryRefused(f"{path}: {exc}") from None
+    name = path.split("/")[1]
+    if sop.name != name:
+        raise MemoryRefused(f"{path}: the front matter's name is {sop.name!r}, the directory's {name!r}; align")
+    if len(sop.body) > SOP_LENGTH:
+        raise MemoryRefused(
+            f"{path}: its text has {len(sop.body):,} characters, {SOP_LENGTH:,} are the most; keep the key steps "
+            "and the pitfalls, or split it in two"
+        )
+    return sop
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _PROOF = re.compile(r"[ \t]*(?:#[ \t]*)?\[proof:([^\]\n]*)\][ \t]*\r?", re.IGNORECASE)
 
 
@@ -123,12 +157,15 @@ def _proved(added: str, calls: Sequence[Proof]) -> tuple[str, tuple[int, ...]]:
     numbers = [part for part in re.split(r"[\s,#]+", match[1]) if part]
     if not numbers or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
         raise MemoryRefused(f"{match[0].strip()} names no calls; write their numbers, as in [proof: 3, 7]")
+    kept = body[: max(0, start - 1)]
+    if any(_PROOF.fullmatch(line) for line in kept.split("\n")):
+        raise MemoryRefused("there is more than one line [proof: ...]; write one, the last, with all numbers")
     evidence = tuple(dict.fromkeys(map(int, numbers)))
     known = {call.number: call for call in calls}
     for number in evidence:
         _check_call(number, known.get(number), calls)
     end = "\n" if added[len(body) :].startswith(("\n", "\r\n")) and start else ""
-    return body[: max(0, start - 1)] + end, evidence
+    return kept + end, evidence
 
 
 def _check_call(number: int, call: Proof | None, calls: Sequence[Proof]) -> None:
@@ -181,16 +218,19 @@ _VOLATILE: tuple[tuple[re.Pattern[str], str], ...] = (
 
 _SECRET_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY"), "a private key"),
-    (re.compile(r"(?<![A-Za-z0-9])(?:sk|rk|pk)[-_](?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{16,}"), "an API key (sk-...)"),
+    (re.compile(r"(?<![A-Za-z0-9])(?:sk|rk|pk)[-_](?=[A-Za-z0-9_-]{0,200}\d)[A-Za-z0-9_-]{16}"), "an API key (sk-...)"),
     (re.compile(r"\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}"), "a GitHub token"),
     (re.compile(r"\bglpat-[\w-]{16,}"), "a GitLab token"),
     (re.compile(r"\bxox[abeoprs]-[\w-]{10,}"), "a Slack token"),
     (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), "an AWS access key"),
     (re.compile(r"\bAIza[\w-]{30,}"), "a Google API key"),
     (re.compile(r"\bhf_[A-Za-z0-9]{20,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[\w-]{30,}"), "a registry's token"),
-    (re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*"), "a JSON web token"),
+    (re.compile(r"\beyJ[\w-]{8,400}\.eyJ[\w-]{8}"), "a JSON web token"),
     (re.compile(r"\b(?:bearer|basic)\s+(?=[\w.~+/=-]*\d)[\w.~+/=-]{16,}", re.IGNORECASE), "an authorization header"),
-    (re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@]*:(?![$<{%*])[^\s/:@]+@", re.IGNORECASE), "a password in a URL"),
+    (
+        re.compile(r"\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:(?![$<{%*])[^\s/:@]{1,200}@", re.IGNORECASE),
+        "a password in a URL",
+    ),
 )
 
 _WORDED = re.compile(

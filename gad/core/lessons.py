@@ -39,9 +39,12 @@ def overcome(proofs: Sequence[Proof]) -> tuple[tuple[Proof, Proof], ...]:
 def earned_review(session: Session, *, success: bool) -> bool:
     """Say whether a round that ended should be reviewed for what to keep of it.
 
-    Only a success that somebody else than the model has stated counts, after long work or after an error overcome.
+    Only a success that somebody else than the model has stated counts, after long work or after an error overcome in
+    this round.
     """
-    enough = session.allowance.spent.turns >= EARNED_TURNS or bool(overcome(session.proofs))
+    turns = session.allowance.spent.turns - session.round_turns
+    mended = any(failed.number > session.round_calls for failed, _ in overcome(session.proofs))
+    enough = turns >= EARNED_TURNS or mended
     return success and enough and session.options.review is None and session.options.memory
 
 

@@ -163,9 +163,10 @@ def _fact_lines(facts: Sequence[Facts]) -> Iterator[str]:
     """Yield a line for each file of facts, its headings as far as there is room; then the number of those left out."""
     room, named = float(FACT_TOKENS), 0
     for one in sorted(facts, key=lambda one: one.path):
+        path = _line(one.path)
         heads = list(_within(one.headings or (one.title,), 20, FACT_LINE_TOKENS, skip=True))
         more = ", ..." if len(heads) < len(one.headings) else ""
-        line = f"{one.path}: {', '.join(heads)}{more}" if heads else one.path
+        line = f"{path}: {', '.join(heads)}{more}" if heads else path
         room -= tokens(line) + 1
         if room < 0 or named == FACT_LINES - 1:
             break

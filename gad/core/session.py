@@ -76,6 +76,8 @@ class Session:
         self.began = 0.0
         self.told = ""  # what this conversation is always told of long-term memory
         self.round = 0
+        self.round_turns = 0  # turns before this round
+        self.round_calls = 0  # completed calls before this round
         self.claims = 0  # the highest claim number taken in
         self.taken: set[int] = set()
         self.turned_down: set[int] = set()
@@ -102,6 +104,7 @@ class Session:
         self._last_said = 0  # the newest message's number
         self._stop = 0  # the stop request's number
         self._sop: tuple[str, tuple[str, ...]] | None = None  # the procedure whose script is still to be tried
+        self._for_script = 0  # how much of the inbox is the task that the script is for
         self._scripting = False
         self._calls = OpenCalls()
         self._calling = False
@@ -261,8 +264,9 @@ class Session:
         if self.state in ("new", "done", "failed", "stopped"):
             self._begin_round()
         text = record.text
-        if self.state == "new":
+        if self.state == "new" and self.options.memory:
             self._sop = sop_of(text, self.options.sop)
+            self._for_script = len(self._inbox) + 1
         if self._preamble:
             text, self._preamble = f"{self._preamble}\n\n{text}", ""
         if self.state == "asking" and self._asked_call and not self._stop:
@@ -385,7 +389,11 @@ class Session:
         self._scripting = False
         self._crashes = 0
         if record.exit == 0:
+            # What was said since is about what the script has done; the model answers it.
+            since = self._inbox[self._for_script :]
+            del self._inbox[self._for_script :]
             self._close_user_message()
+            self._inbox = since
             self.history.answer(Assistant((Text(record.output or "(done; it printed nothing)"),)))
             self._final = record.output
             self.by_script = True
@@ -429,6 +437,8 @@ class Session:
         self._stop = self._stop if late and self._stop > (record.upto or 0) else 0
         self._asked_call = ""
         self.question = None
+        if record.state != "done" and self.judged is not None and self.judged.ok:
+            self.judged = None  # that all was well so far does not make a success of what failed then
         self.reach.heard()
         self.phase_open = False
         self.escalation.clear()
@@ -442,6 +452,8 @@ class Session:
 
     def _begin_round(self) -> None:
         self.round += 1
+        self.round_turns = self.allowance.spent.turns
+        self.round_calls = len(self.proofs)
         self.judged = None
         self.by_script = False
         self._check_failures = 0

@@ -62,7 +62,7 @@ class Asked:
 def ask(session: Session) -> Asked | None:
     """Return what a decision needs when one is due now, else None: also where the session is not told of memory."""
     point = due(session)
-    if point is None or not _is_told(session):
+    if point is None or not session.told:
         return None
     step = len(session.proofs)
     return Asked(
@@ -222,12 +222,6 @@ def round_key(session: Session) -> str:
 
 
 # -- pieces ------------------------------------------------------------------------------------
-
-
-def _is_told(session: Session) -> bool:
-    """Return whether the conversation began with the always-on text of memory, a note in its first message."""
-    first = next(iter(session.upcoming), None)
-    return first is not None and any(isinstance(part, Text) and part.note for part in first.parts)
 
 
 def _began(session: Session) -> int:

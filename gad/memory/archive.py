@@ -321,6 +321,10 @@ def _entry(found: dict[str, Any]) -> Archived:
     entry = Archived(**found | {"labels": tuple(found["labels"])})
     if not _PATH.fullmatch(entry.path):
         raise ValueError(f"not a path of the archive: {entry.path}")
+    texts = (entry.day, entry.session, entry.outcome, entry.task, *entry.labels)
+    numbers = (entry.turns, entry.tokens, entry.began, entry.ended, entry.size)
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(one, int | float) for one in numbers):
+        raise ValueError("a value is of the wrong kind")
     return entry
 
 

@@ -115,7 +115,7 @@ class Changes:
         """Begin at what the state file knows. When the file of changes is another one, its digests still hold."""
         self.digests, self.last, self._offset, self._saved, self._inode = {}, {}, 0, -1, info.st_ino
         try:
-            state = json.loads(files.read(self._root, STATE) or b"{}")
+            state = json.loads(files.read(self._root, STATE, files.OWN) or b"{}")
             self.digests = {str(path): str(value) for path, value in state["digests"].items()}
             if state["inode"] == info.st_ino and state["offset"] <= info.st_size:
                 self._offset = self._saved = int(state["offset"])

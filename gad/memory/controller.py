@@ -30,7 +30,7 @@ from gad.core.memcon_state import ACTIONS, Situation
 from gad.core.records import Decided
 from gad.core.session import Session
 from gad.core.situation import Asked, Seen, ask, join, keepable, observed, over, round_key, split, steps_of
-from gad.errors import GadError
+from gad.errors import GadError, MemoryLocked
 from gad.memory import files
 from gad.memory.layers import EPISODES, PLANS, Layers, View
 from gad.memory.store import MemoryStore
@@ -40,6 +40,10 @@ log = logging.getLogger(__name__)
 STATE = "controller.json"
 SCHEMA = 1
 """The version of the file's form."""
+PATIENCE = 2.0
+"""Seconds that a session waits for the memory lock before it goes on without a decision."""
+REST = 5.0
+"""Seconds for which no session waits, when one has waited in vain."""
 SETTLED = 300
 """Outcomes that are remembered, the latest."""
 LARGEST = 64_000_000
@@ -122,6 +126,9 @@ class Controller:
     ) -> None:
         self.enabled = enabled
         self._store = store
+        self._deciding = MemoryStore(store.root, timeout=PATIENCE)
+        self._one = asyncio.Lock()
+        self._locked_until = 0.0  # by the monotonic clock
         self._layers = Layers(store)
         self._now = now
         self._policy = policy
@@ -135,7 +142,7 @@ class Controller:
         if asked is None:
             return None
         try:
-            decided = await asyncio.to_thread(self._decide, asked, session.options.cwd or os.sep)
+            decided = await self._in_turn(asked, session.options.cwd or os.sep)
         except (GadError, OSError, ValueError) as exc:
             log.warning("session %s: this round goes on without the memory controller: %s", session.name, exc)
             decided = None
@@ -203,6 +210,20 @@ class Controller:
         tools = session.options.tools
         return self.enabled and session.options.memory and (tools is None or "file_read" in tools)
 
+    async def _in_turn(self, asked: Asked, cwd: str) -> Decided | None:
+        """Decide when nobody else does: so one thread waits for memory, not one for each session.
+
+        When it has waited in vain, nobody waits for some time.
+        """
+        async with self._one:
+            if time.monotonic() < self._locked_until:
+                raise MemoryLocked("memory was locked a moment ago")
+            try:
+                return await asyncio.to_thread(self._decide, asked, cwd)
+            except MemoryLocked:
+                self._locked_until = time.monotonic() + REST
+                raise
+
     def _decide(self, asked: Asked, cwd: str) -> Decided | None:
         view = self._layers.look()
         if not view.active:
@@ -218,7 +239,7 @@ class Controller:
 
     def _chosen(self, asked: Asked, active: int) -> tuple[str, _Sitting, tuple[str, ...]]:
         """Choose and save, or find what was chosen for this point before; return it and the plan that there is."""
-        with self._store.locked(f"deciding for session {asked.session}"):
+        with self._deciding.locked(f"deciding for session {asked.session}"):
             state = self._load()
             episode = state.sitting(asked.key)
             if not episode:

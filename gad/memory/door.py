@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gad.core.gate import Proof, check_write
+from gad.core.gate import Proof, check_change, check_write
 from gad.core.lessons import phase_text
 from gad.core.session import Session
 from gad.core.sop import keep_record
@@ -20,7 +20,7 @@ class SessionMemory:
     """The `Memory` port for one session.
 
     `reviewed` gives the session whose calls prove what this one writes, by its name; None when there is none of it.
-    `gate` is what scripts must pass; without one none is taken.
+    `gate` is what scripts must pass; without one none is taken. `place` is where a session's relative paths start.
     """
 
     def __init__(
@@ -29,12 +29,14 @@ class SessionMemory:
         session: Session,
         reviewed: Callable[[str], Session | None] = lambda name: None,
         gate: ScriptGate | None = None,
+        place: Callable[[Session], str] = lambda session: session.options.cwd or os.sep,
     ) -> None:
         self.root = store.root
         self._store = store
         self._session = session
         self._reviewed = reviewed
         self._gate = gate
+        self._place = place
 
     async def write(self, path: str, added: str, change: Callable[[str | None, str], str]) -> str:
         """Judge and commit one change; see `gad.core.ports.Memory`."""
@@ -51,6 +53,7 @@ class SessionMemory:
 
         def apply(before: str | None) -> str:
             after = change(before, text)
+            check_change(path, before, after, session.name)
             return keep_record(before, after, source) if path.endswith("/SOP.md") else after
 
         await asyncio.to_thread(self._store.commit, path, apply, who=session.name, evidence=evidence)
@@ -65,6 +68,7 @@ class SessionMemory:
             raise MemoryRefused(f"{path}: scripts are not taken here, since nothing can run them first")
         before = await asyncio.to_thread(self._store.read, path)
         after = change(before, text)
+        check_change(path, before, after, who)
         evidence.append(await self._gate.check(path, after, who))
 
         def apply(now: str | None) -> str:
@@ -96,6 +100,9 @@ class SessionMemory:
 
     def _marked(self, proof: Proof, session: Session) -> Proof:
         """Mark a call that read or wrote memory itself: it shows nothing about the world."""
-        place = os.path.realpath(os.path.join(session.options.cwd or os.sep, os.path.expanduser(proof.path)))
+        try:
+            place = os.path.realpath(os.path.join(self._place(session), os.path.expanduser(proof.path)))
+        except ValueError:  # a NUL in it, or half a character: no call has reached a file by that
+            return proof
         inside = bool(proof.path) and place.startswith(os.path.realpath(self.root) + os.sep)
         return replace(proof, of_memory=proof.of_memory or inside)

@@ -60,29 +60,29 @@ class Use:
     repaired: bool
 
 
-def guided_by(session: Session, root: str) -> str | None:
+def guided_by(session: Session, root: str, place: str = os.sep) -> str | None:
     """Return the name of the SOP that a session followed: the one its task names, else the last one it read.
 
-    `root` is the memory directory, an absolute path. A review or the writing of a script is no use of an SOP, and a
-    session without memory (`memory: false`) uses none.
+    `root` is the memory directory, `place` where the session worked, both absolute paths. A review
+    or the writing of a script is no use of an SOP, and a session without memory (`memory: false`) uses none.
     """
     if session.options.review is not None or not session.options.memory:
         return None
     if named := sop_of(_task(session), session.options.sop):
         return named[0]
-    reading = _reading(session, root)
+    reading = _reading(session, root, place)
     return None if reading is None else reading[0]
 
 
-def use_of(session: Session, root: str) -> Use | None:
+def use_of(session: Session, root: str, place: str = os.sep) -> Use | None:
     """Return what a session's use of an SOP was like, None when it followed none."""
-    name = guided_by(session, root)
+    name = guided_by(session, root, place)
     if name is None:
         return None
     named = sop_of(_task(session), session.options.sop)
-    reading = _reading(session, root)
+    reading = _reading(session, root, place)
     after = session.proofs if named or reading is None else session.proofs[reading[1] :]
-    outside = [proof for proof in after if _inside(proof, session, root) is None]
+    outside = [proof for proof in after if _inside(proof, root, place) is None]
     failed = any(not proof.ok and proof.name not in NO_PROOF for proof in outside)
     notes = _notes(session)
     checked_badly = session.check_failed or any(note.startswith(_CHECK_FAILED) for note in notes)
@@ -91,7 +91,7 @@ def use_of(session: Session, root: str) -> Use | None:
         script = "failed"
     elif session.by_script:
         script = "done"
-    written = [_inside(proof, session, root) for proof in session.proofs if proof.ok and proof.name != "file_read"]
+    written = [_inside(proof, root, place) for proof in session.proofs if proof.ok and proof.name != "file_read"]
     return Use(
         sop=name,
         arguments=named[1] if named else (),
@@ -125,7 +125,7 @@ class Evolution:
         Repeating it counts once; another verdict than before corrects what was counted. Raises MemoryLocked,
         MemoryRefused, OSError.
         """
-        use = use_of(session, self._store.root)
+        use = use_of(session, self._store.root, self._place(session) or os.sep)
         if use is None or self._store.sop(use.sop) is None:
             return
         # That the script did not do it is certain, whatever the agent that took over has made of it.
@@ -209,7 +209,7 @@ class Evolution:
             "labels": ["codify"],
             "priority": -10,
         }
-        proofs = [proof for proof in session.proofs if _proves(proof, session, self._store.root)]
+        proofs = [proof for proof in session.proofs if _proves(proof, self._store.root, self._place(session) or os.sep)]
         name = f"codify-{sop.name}-{sop.failures + 1}"
         self._drop(name, yaml.safe_dump(task), codify_text(sop, case, self._store.root, proofs))
 
@@ -250,27 +250,26 @@ def _notes(session: Session) -> list[str]:
     return [part.text for part in spoken if isinstance(part, Text) and part.note]
 
 
-def _reading(session: Session, root: str) -> tuple[str, int] | None:
+def _reading(session: Session, root: str, place: str) -> tuple[str, int] | None:
     """Return the SOP that a session read last, and the number of that call."""
     for proof in reversed(session.proofs):
-        if (
-            proof.ok
-            and proof.name == "file_read"
-            and (found := _SOP_FILE.fullmatch(_inside(proof, session, root) or ""))
-        ):
+        if proof.ok and proof.name == "file_read" and (found := _SOP_FILE.fullmatch(_inside(proof, root, place) or "")):
             return found[1], proof.number
     return None
 
 
-def _inside(proof: Proof, session: Session, root: str) -> str | None:
+def _inside(proof: Proof, root: str, place: str) -> str | None:
     """Return which file of memory a call's path names, relative to it; None when it names none."""
     top = os.path.realpath(root) + os.sep
-    place = os.path.realpath(os.path.join(session.options.cwd or os.sep, os.path.expanduser(proof.path)))
-    return place.removeprefix(top) if proof.path and place.startswith(top) else None
+    try:
+        path = os.path.realpath(os.path.join(place, os.path.expanduser(proof.path)))
+    except ValueError:  # a NUL in it, or half a character: no call has reached a file by that
+        return None
+    return path.removeprefix(top) if proof.path and path.startswith(top) else None
 
 
-def _proves(proof: Proof, session: Session, root: str) -> bool:
-    return proof.ok and proof.name not in NO_PROOF and _inside(proof, session, root) is None
+def _proves(proof: Proof, root: str, place: str) -> bool:
+    return proof.ok and proof.name not in NO_PROOF and _inside(proof, root, place) is None
 
 
 def _evidence(session: Session, use: Use, ok: bool) -> list[str]:

@@ -16,6 +16,8 @@ from gad.errors import MemoryRefused
 
 LARGEST = 1_000_000
 """Bytes of the largest file that is read."""
+OWN = 1_000_000_000
+"""Bytes of the largest one of the store's own: it grows with what lies in memory."""
 
 ASIDE = ".aside"
 """Where a new content is written in the top directory, before it takes its place."""
@@ -49,20 +51,20 @@ def directory(root: str, parts: tuple[str, ...], *, make: bool = False) -> Itera
         os.close(fd)
 
 
-def read(root: str, path: str) -> bytes | None:
-    """Return what a file holds, None when there is none.
+def read(root: str, path: str, most: int = LARGEST) -> bytes | None:
+    """Return what a file of `most` bytes at most holds, None when there is none.
 
     Raises MemoryRefused for a link, for what is no regular file, and for one that is too large; OSError.
     """
     *above, name = parts_of(path)
     try:
         with directory(root, tuple(above)) as fd:
-            return read_at(fd, name, path)
+            return read_at(fd, name, path, most)
     except FileNotFoundError:
         return None
 
 
-def read_at(directory_fd: int, name: str, path: str) -> bytes:
+def read_at(directory_fd: int, name: str, path: str, most: int = LARGEST) -> bytes:
     """Return what the file `name` in an open directory holds; `path` names it in errors, which are those of `read`."""
     try:
         fd = os.open(name, os.O_RDONLY | _FILE, dir_fd=directory_fd)
@@ -75,8 +77,8 @@ def read_at(directory_fd: int, name: str, path: str) -> bytes:
         os.close(fd)
         raise _refused(path)
     with os.fdopen(fd, "rb") as file:
-        if info.st_size > LARGEST:
-            raise MemoryRefused(f"{path} has {info.st_size:,} bytes, {LARGEST:,} are the most; make it smaller")
+        if info.st_size > most:
+            raise MemoryRefused(f"{path} has {info.st_size:,} bytes, {most:,} are the most; make it smaller")
         return file.read()
 
 

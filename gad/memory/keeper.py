@@ -59,8 +59,8 @@ class Keeper:
     def ended(self, session_directory: str, session: str) -> None:
         """Take note of a session of which a round has ended. What could not be archived before is tried again."""
         if not self._closed:
-            self._noted |= self._failed | {session_directory: session}
-            self._failed.clear()
+            self._failed.pop(session_directory, None)
+            self._noted[session_directory] = session
             self._wake.set()
 
     async def run(self) -> None:
@@ -92,6 +92,14 @@ class Keeper:
                     self._failed[directory] = session
                 except Exception:  # the daemon goes on without it
                     log.exception("session %s: not archived", session)
+                else:
+                    self._try_again()
+
+    def _try_again(self) -> None:
+        """Note one that failed, since another has worked: on a full disk, all of them each time would be too many."""
+        if self._failed:
+            directory = next(iter(self._failed))
+            self._noted[directory] = self._failed.pop(directory)
 
     def _archive_session(self, directory: str, session: str) -> None:
         if self._sizes is None:

@@ -7,6 +7,7 @@ The one at the turnstile asks often, the others seldom and at odd times: few sys
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
@@ -51,9 +52,14 @@ class MemoryLock:
             with _open(f"{self._path}.next") as turnstile:  # closing it lets the next one in
                 self._wait(turnstile, began, until, _OTHERS)
                 self._wait(file, began, until, _FIRST)
-            file.truncate(0)
-            file.write(f"pid {os.getpid()}, {self._who}, since {time.strftime('%H:%M:%S')}")
-            file.flush()
+                while not _stands(self._path, file):  # removed meanwhile: who comes now locks another file
+                    file.close()
+                    file = _open(self._path)
+                    self._wait(file, began, until, _FIRST)
+            with contextlib.suppress(OSError):  # a full disk: the lock holds without words
+                os.ftruncate(file.fileno(), 0)
+                words = f"pid {os.getpid()}, {self._who}, since {time.strftime('%H:%M:%S')}"
+                os.write(file.fileno(), words.encode("utf-8", "replace"))
         except BaseException:
             file.close()
             raise
@@ -66,9 +72,9 @@ class MemoryLock:
     ) -> None:
         """Release the lock."""
         if self._file is not None:
-            self._file.truncate(0)
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            with file, contextlib.suppress(OSError):
+                os.ftruncate(file.fileno(), 0)
 
     def _wait(self, file: TextIO, began: float, until: float, pause: float) -> None:
         """Try until the file is locked; whoever has waited longer tries more often."""
@@ -92,6 +98,14 @@ def _open(path: str) -> TextIO:
     # Python opens files close-on-exec, so no tool's child keeps the lock alive.
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     return os.fdopen(fd, "a+", encoding="utf-8", errors="replace")
+
+
+def _stands(path: str, file: TextIO) -> bool:
+    """Return whether an open file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
 
 
 def _locks(file: TextIO) -> bool:

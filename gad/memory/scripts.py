@@ -262,10 +262,10 @@ class ScriptRunner:
         emit: Callable[[str], None],
     ) -> tuple[int, str]:
         """Return the exit code and the output; for a failure, a note to the agent that takes over."""
-        command = None
-        known = await asyncio.to_thread(self._store.sop, sop)
+        known = command = None
         place = os.path.join(self._store.root, "sops", sop)
-        with contextlib.suppress(MemoryRefused, OSError):
+        with contextlib.suppress(MemoryRefused, OSError):  # a memory that cannot be read holds no procedure
+            known = await asyncio.to_thread(self._store.sop, sop)
             command = await asyncio.to_thread(script_command, self._store, sop, arguments)
         if known is None:
             return UNUSABLE, f"[there is no procedure {sop} in memory; find out how to do the task]"

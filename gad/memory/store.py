@@ -15,6 +15,7 @@ as it is. What was changed behind this path is found by its digest, told in chan
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import stat
 import threading
@@ -25,12 +26,14 @@ from importlib import resources
 from typing import Any
 
 from gad.core import memory_index as index
-from gad.core.gate import check_file
+from gad.core.gate import check_file, read_sop
 from gad.core.sop import Sop, parse_sop
 from gad.errors import MemoryRefused
 from gad.memory import changes, files
 from gad.memory.changes import Changes, digest
 from gad.memory.lock import TIMEOUT, MemoryLock
+
+log = logging.getLogger(__name__)
 
 LOCK = ".lock"
 META, INDEX, LOG = "meta.md", "index.md", "log.md"
@@ -149,8 +152,14 @@ class MemoryStore:
                     check_file(path, after)
                 entry = {"who": who, "evidence": list(evidence)} | ({"note": note} if note else {})
                 told = self._publish(path, before, after, entry)
-            self._refresh()
-            self._changes.save()
+            try:
+                self._refresh()
+                self._changes.save()
+            except (MemoryRefused, OSError) as exc:
+                if not told:
+                    raise
+                # The change holds, so to raise would be a lie; the next commit makes the index anew.
+                log.warning("%s is written, but the index could not be made anew: %s", path, exc)
         return Commit(
             path=path,
             who=who,
@@ -206,13 +215,13 @@ class MemoryStore:
     def _check(self, path: str) -> None:
         """Raise MemoryRefused for what is generated, or the store's own."""
         parts = files.parts_of(path)
-        if path == INDEX or parts[:2] == ("sops", "by") or path == index.LISTING:
+        if _is_generated(path):
             raise MemoryRefused(f"{path} is generated; change facts and SOPs, or the rules in {INDEX} with an editor")
         if parts[-1].startswith(".") or path == changes.FILE:
             raise MemoryRefused(f"{path} is not written by commits")
 
     def _text(self, path: str) -> str | None:
-        data = files.read(self.root, path)
+        data = files.read(self.root, path, files.OWN if _is_generated(path) else files.LARGEST)
         return None if data is None else data.decode("utf-8", "surrogateescape")
 
     def _lenient(self, path: str) -> str | None:
@@ -240,6 +249,9 @@ class MemoryStore:
         }
         self._on_step("begin")
         files.write_aside(self.root, new or b"")
+        if new is not None:  # what could still fail must fail before the change holds
+            with files.directory(self.root, files.parts_of(path)[:-1], make=True):
+                pass
         self._on_step("aside")
         self._changes.append([line])
         self._on_step("appended")
@@ -262,7 +274,7 @@ class MemoryStore:
 
         A commit is under way as long as something stands aside.
         """
-        aside = files.read(self.root, files.ASIDE)
+        aside = files.read(self.root, files.ASIDE, files.OWN)
         if aside is None:
             return
         last = self._changes.last
@@ -324,7 +336,7 @@ class MemoryStore:
         wanted[INDEX] = index.render_index(facts, sops, rules)
         for path, text in wanted.items():  # the index last: what it names is there
             if self._lenient(path) != text:
-                files.write_aside(self.root, _encode(path, text) or b"")
+                files.write_aside(self.root, text.encode("utf-8", "surrogateescape"))
                 files.place_aside(self.root, path)
                 self._on_step("refreshed")
         with contextlib.suppress(FileNotFoundError), files.directory(self.root, ("sops", "by")) as fd:
@@ -381,11 +393,14 @@ class MemoryStore:
             return _Seen(kept, seen.digest, facts=index.read_facts(path, data.decode("utf-8", "replace")))
         if path.endswith("/SOP.md"):
             try:
-                check_file(path, data.decode("utf-8", "replace"))
-                return _Seen(kept, seen.digest, sop=parse_sop(data.decode("utf-8", "replace")))
+                return _Seen(kept, seen.digest, sop=read_sop(path, data.decode("utf-8", "replace")))
             except MemoryRefused as exc:
                 return _Seen(kept, seen.digest, problem=str(exc))
         return seen
+
+
+def _is_generated(path: str) -> bool:
+    return path in (INDEX, index.LISTING) or path.startswith("sops/by/")
 
 
 def _is_tracked(path: str) -> bool:

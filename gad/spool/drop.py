@@ -84,6 +84,7 @@ def verdict(directory: Path, ok: bool, words: str = "") -> None:
     aside = directory / f".{VERDICT}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
     _write_new(aside, f"{'ok' if ok else 'bad'} {words}".strip().encode() + b"\n")
     os.rename(aside, directory / VERDICT)
+    _sync(directory)
 
 
 def check_text(text: bytes, what: str, most: int) -> None:
@@ -111,6 +112,10 @@ def put(directory: Path, name: str, data: bytes) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             aside.unlink()
+    _sync(directory)
+
+
+def _sync(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -152,8 +152,15 @@ class Door:
         begun = session.state != "new" and not damaged
         idle = not begun or session.state in ENDED
         # A reply that is older than the input beside it still belongs to the conversation before.
-        held = {names.INPUT} if begun and _older(directory, names.REPLY, names.INPUT) else frozenset[str]()
-        for name in (names.INPUT, names.REPLY, names.CONTEXT, names.STOP, names.VERDICT):
+        held = {names.INPUT} if begun and _older(directory, names.REPLY, names.INPUT) else set[str]()
+        order = [names.INPUT, names.REPLY, names.CONTEXT, names.STOP, names.VERDICT]
+        # A verdict is of what was there when it was given: a message that is not older comes after it.
+        if begun and names.VERDICT in seen.waiting:
+            if not _older(directory, names.INPUT, names.VERDICT):
+                held.add(names.INPUT)
+            if not _older(directory, names.REPLY, names.VERDICT):
+                order.insert(1, order.pop())
+        for name in order:
             if name not in seen.waiting - held:
                 continue
             if not self._may_claim(name, begun, idle, [file for _, file in claims]):
@@ -214,14 +221,12 @@ class Door:
             case names.CONTEXT:
                 record = Pinned(self._now(), taken.n, taken.text)
             case names.VERDICT:
-                verdict, _, words = taken.text.strip().partition("\n")
-                verdict, _, rest = verdict.strip().partition(" ")
+                verdict, words = (*taken.text.split(maxsplit=1), "", "")[:2]
                 if verdict.lower() not in ("ok", "bad"):
                     why = "verdict.txt was not accepted: its first word must be ok or bad"
                     self._turn_down(directory, taken, why, intake, journal)
                     return
-                told = f"{rest}\n{words}".strip()
-                record = Judged(self._now(), taken.n, verdict.lower() == "ok", told)
+                record = Judged(self._now(), taken.n, verdict.lower() == "ok", words.strip())
             case _:
                 record = Said(self._now(), taken.n, taken.file, taken.text)
         self._write(record, intake, journal)

@@ -45,9 +45,13 @@ class FilePatch:
         except ValueError as wrong:
             return Outcome("error", str(wrong))
         if place is not None and context.memory is not None:
-            old = arguments["old_content"]
+            old = arguments["old_content"].replace("\r\n", "\n")
             return await write_memory(
-                context.memory, place, arguments["new_content"], lambda before, new: _replaced(before, old, new)
+                context.memory,
+                place,
+                arguments["new_content"],
+                lambda before, new: _replaced(before, old, new),
+                context,
             )
         return await perform(lambda: _patch(arguments, context))
 
@@ -56,6 +60,8 @@ def _replaced(before: str | None, old: str, new: str) -> str:
     """Return a memory file's new text. Raises ValueError unless `old` is in it exactly once, as it is now."""
     if before is None:
         raise ValueError("there is no such file in memory; file_write makes it")
+    if "\r\n" in before and old not in before:  # an editor has written it so
+        old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
     found = before.count(old) if old else 0
     if found != 1:
         raise ValueError(f"old_content occurs {found} times in the file as it is now; read it again")

@@ -47,13 +47,25 @@ class FileWrite:
             return Outcome("error", str(wrong))
         if place is not None and context.memory is not None:
             mode, content = arguments.get("mode", "overwrite"), arguments["content"]
-            return await write_memory(context.memory, place, content, lambda before, new: _joined(mode, before, new))
+            return await write_memory(
+                context.memory, place, content, lambda before, new: _joined(place, mode, before, new), context
+            )
         return await perform(lambda: _write(arguments, context))
 
 
-def _joined(mode: str, before: str | None, new: str) -> str:
-    """Return a memory file's new text; what is joined is separated by a line end."""
+def _joined(path: str, mode: str, before: str | None, new: str) -> str:
+    """Return a memory file's new text; what is joined is separated by a line end.
+
+    Raises ValueError when lines of facts or of the log would get lost: others may have written them meanwhile.
+    """
     if mode == "overwrite" or not before:
+        kept = {line.strip() for line in new.split("\n")}
+        lost = [line for line in map(str.strip, (before or "").split("\n")) if line and line not in kept]
+        if lost and not path.startswith("sops/"):
+            raise ValueError(
+                f"{len(lost)} lines of {path} would get lost, such as {lost[-1]!r}; use mode append for more lines, "
+                "and file_patch for what is to change or to go"
+            )
         return new if new.endswith("\n") else new + "\n"
     first, last = (before, new) if mode == "append" else (new, before)
     return first.removesuffix("\n") + "\n" + last.removesuffix("\n") + "\n"

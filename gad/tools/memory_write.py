@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 
+from gad.core.cut import copied_mark
 from gad.core.ports import Memory, Outcome, ToolContext
 from gad.errors import MemoryLocked, MemoryRefused
-from gad.tools.textfiles import resolve
+from gad.tools.textfiles import expand_references, resolve
 
 
 def memory_path(path: str, context: ToolContext) -> str | None:
@@ -26,10 +28,22 @@ def memory_path(path: str, context: ToolContext) -> str | None:
     return None
 
 
-async def write_memory(memory: Memory, path: str, added: str, change: Callable[[str | None, str], str]) -> Outcome:
-    """Write and return the outcome; a refusal is an error that says why and how to mend it."""
+async def write_memory(
+    memory: Memory, path: str, added: str, change: Callable[[str | None, str], str], context: ToolContext
+) -> Outcome:
+    """Write and return the outcome; a refusal is an error that says why and how to mend it.
+
+    References `{{file:...}}` in `added` are replaced first, so what they stand for is judged as well.
+    """
+
+    def checked(before: str | None, new: str) -> str:
+        if refused := copied_mark("the text", added, before or ""):
+            raise ValueError(refused)
+        return change(before, new)
+
     try:
-        return Outcome("ok", await memory.write(path, added, change))
+        text = await asyncio.to_thread(expand_references, added, context)
+        return Outcome("ok", await memory.write(path, text.replace("\r\n", "\n"), checked))
     except (MemoryRefused, MemoryLocked, ValueError) as refused:
         return Outcome("error", str(refused))
     except OSError as trouble:
