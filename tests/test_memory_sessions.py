@@ -243,3 +243,33 @@ def test_long_work_that_overcame_nothing_earns_a_review_by_its_turns(tmp_path: P
         return Reply((Say(f"Step {number}."), Call("update_working_checkpoint", {"key_info": f"{number}"})))
 
     play(tmp_path, ["Done.", *(turn(number) for number in range(14)), "Done.", "Nothing worth keeping."], scene)
+
+
+def test_where_memory_is_switched_off_nothing_is_written_there(tmp_path: Path) -> None:
+    script: list[Any] = []
+
+    async def scene(world: World) -> None:
+        script.extend([echo(), OPEN, write(world, "facts/build.md"), "Done."])
+        async with world.running():
+            world.task("s")
+            await world.rests("s")
+        assert all("switched off" in output(world, "s", number)["output"] for number in (2, 3))
+        assert not (world.home / "memory" / "facts").exists()
+        assert str(world.home / "memory") not in told(world, 0)
+
+    play(tmp_path, lambda request: script.pop(0), scene, settings={"memory": {"enabled": False}})
+
+
+def test_a_session_that_was_kept_out_of_memory_proves_nothing(tmp_path: Path) -> None:
+    script: list[Any] = []
+
+    async def scene(world: World) -> None:
+        script.extend([echo(), "Done.", write(world, "facts/build.md"), "Done."])
+        async with world.running():
+            world.task("s", memory=False)
+            await world.rests("s")
+            world.task("r", review="s")
+            await world.rests("r")
+        assert "memory: false" in output(world, "r", 1)["output"]
+
+    play(tmp_path, lambda request: script.pop(0), scene)

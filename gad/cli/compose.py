@@ -17,11 +17,11 @@ from gad.cli.memory_engine import MemoryEngine
 from gad.config import Config, Model, read_key
 from gad.core.budget import Price
 from gad.core.ports import Provider
-from gad.core.session import Session
 from gad.core.task import TaskOptions
 from gad.daemon import Daemon
 from gad.errors import AuthError, ConfigError, GadError
 from gad.memory.controller import Controller
+from gad.memory.door import ClosedMemory
 from gad.memory.evolution import Evolution
 from gad.memory.scripts import ScriptGate, ScriptRunner
 from gad.memory.store import MemoryStore
@@ -163,9 +163,10 @@ def build_daemon(
         return base | identity(home, session, call)
 
     engine = build_memory(config, environment) if config.memory.enabled else None
+    closed = ClosedMemory(str(config.memory_dir))
     decide = None
     if engine is not None and config.memory.controller:
-        controller = Controller(engine.store)
+        controller = Controller(engine.store, place=engine.place)
         engine.learners.append(controller)
         decide = controller.decide
 
@@ -198,7 +199,7 @@ def build_daemon(
         chain=config.chain_of,
         environment=environment,
         work=work,
-        memory=engine.door if engine is not None else lambda session: None,
+        memory=engine.door if engine is not None else lambda session: closed,
         run_script=ScriptRunner(engine.store, run_script) if engine is not None else None,
         decide=decide,
         ended=engine.ended if engine is not None else lambda live: None,
@@ -228,10 +229,7 @@ def build_memory(config: Config, environment: Callable[[str, str], Mapping[str, 
     engine = MemoryEngine(config, store)
     engine.gate = ScriptGate(store, run_check, lambda session: environment(session, "gate"))
 
-    def place(session: Session) -> str:
-        return session.options.cwd or str(config.work_dir / session.name)
-
-    engine.learners.append(Evolution(store, drop=engine.drop, place=place))
+    engine.learners.append(Evolution(store, drop=engine.drop, place=engine.place))
     return engine
 
 

@@ -48,6 +48,8 @@ KEPT = 3600.0
 """Seconds for which it is remembered, while the daemon works, that a round was learnt."""
 OVERLAP = 10.0
 """Seconds before the moment up to which all is learnt that are looked at again: a round may just have been ending."""
+NOTED_AFTER = 1.0
+"""Seconds after which it is written down what has been learnt: what is learnt meanwhile goes with it."""
 LEAVING = 5.0
 """Seconds that are given to learning at shutdown; the next daemon learns the rest."""
 
@@ -85,6 +87,7 @@ class MemoryEngine:
         self._keeper = Keeper(Archive(store.root), journals_of)
         self._endings: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()
         self._failed: dict[str, str] = {}  # by directory: sessions of which something could not be learnt yet
+        self._later: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         # A thread of its own: while it waits for memory, nobody else waits for a thread.
         self._thread = ThreadPoolExecutor(1, "learning")
@@ -104,9 +107,9 @@ class MemoryEngine:
 
     def door(self, session: Session) -> SessionMemory:
         """Return a session's way into memory."""
-        return SessionMemory(self.store, session, partial(self._reviewed, began=session.began), self.gate, self._place)
+        return SessionMemory(self.store, session, partial(self._reviewed, began=session.began), self.gate, self.place)
 
-    def _place(self, session: Session) -> str:
+    def place(self, session: Session) -> str:
         """Return where a session's relative paths start."""
         return session.options.cwd or str(self._config.work_dir / session.name)
 
@@ -139,6 +142,8 @@ class MemoryEngine:
         if self._tasks:
             await asyncio.wait({self._tasks[1]}, timeout=LEAVING)
         self._hurry = True
+        if self._later is not None:
+            self._later.cancel()
         await self._keeper.close()
         for task in self._tasks:
             task.cancel()
@@ -167,8 +172,13 @@ class MemoryEngine:
             elif self._failed:  # one at a time: it may fail again, and take its time
                 again = next(iter(self._failed))
                 self._endings.put_nowait((again, self._failed.pop(again)))
-            if self._endings.empty():
-                self._learnt()
+            if self._later is None:  # once for many: it is written durably
+                self._later = loop.call_later(NOTED_AFTER, self._note)
+
+    def _note(self) -> None:
+        self._later = None
+        with contextlib.suppress(RuntimeError):  # the daemon leaves, and notes it then
+            self._thread.submit(self._learnt)
 
     def _left_behind(self) -> list[tuple[str, str, bool]]:
         """Return all sessions, the latest last, and whether each may hold what has not been learnt."""

@@ -112,8 +112,8 @@ class _State:
 class Controller:
     """The memory controller of one store. `now` gives seconds since the epoch.
 
-    With `enabled` false nothing is read or written and nothing decided. `policy` chooses the actions; another one than
-    the default is for comparisons.
+    `place` is where a session's relative paths start. With `enabled` false nothing is read or written and nothing
+    decided. `policy` chooses the actions; another one than the default is for comparisons.
     """
 
     def __init__(
@@ -123,6 +123,7 @@ class Controller:
         now: Callable[[], float] = time.time,
         enabled: bool = True,
         policy: Policy = choose,
+        place: Callable[[Session], str] = lambda session: session.options.cwd or os.sep,
     ) -> None:
         self.enabled = enabled
         self._store = store
@@ -132,6 +133,7 @@ class Controller:
         self._layers = Layers(store)
         self._now = now
         self._policy = policy
+        self._place = place
         self._left_alone: dict[str, str] = {}  # by session, the round that goes on without the controller
 
     async def decide(self, session: Session) -> Decided | None:
@@ -142,7 +144,7 @@ class Controller:
         if asked is None:
             return None
         try:
-            decided = await self._in_turn(asked, session.options.cwd or os.sep)
+            decided = await self._in_turn(asked, self._place(session))
         except (GadError, OSError, ValueError) as exc:
             log.warning("session %s: this round goes on without the memory controller: %s", session.name, exc)
             decided = None

@@ -92,6 +92,10 @@ class SessionMemory:
         reviewed = await asyncio.to_thread(self._reviewed, session.options.review)
         if reviewed is None:
             raise MemoryRefused(f"the reviewed session {session.options.review} has no journal any more")
+        if not reviewed.options.memory:
+            raise MemoryRefused(
+                f"session {reviewed.name} was kept out of memory (`memory: false`), so it proves nothing"
+            )
         return self.proofs_of(reviewed), reviewed.name
 
     def proofs_of(self, session: Session) -> list[Proof]:
@@ -106,3 +110,21 @@ class SessionMemory:
             return proof
         inside = bool(proof.path) and place.startswith(os.path.realpath(self.root) + os.sep)
         return replace(proof, of_memory=proof.of_memory or inside)
+
+
+class ClosedMemory:
+    """The `Memory` port of a home whose memory is switched off: what lies there is not written to."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    async def write(self, path: str, added: str, change: Callable[[str | None, str], str]) -> str:
+        """Refuse."""
+        raise MemoryRefused(_OFF)
+
+    async def open_phase(self) -> str:
+        """Refuse."""
+        raise MemoryRefused(_OFF)
+
+
+_OFF = "memory is switched off here (memory.enabled in gad.yaml), so nothing is written there"

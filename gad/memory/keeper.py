@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from gad.memory.archive import Archive, began_at, place
 
 log = logging.getLogger(__name__)
 
+REST = 3.0
+"""How long the keeper rests after each session, as a multiple of the time that it took."""
 CLOSING = 5.0
 """Seconds that `close` gives to what is left."""
 
@@ -53,6 +56,7 @@ class Keeper:
         self._wake = asyncio.Event()
         self._one = asyncio.Lock()
         self._closed = False
+        self._closing = asyncio.Event()
         self._sizes: dict[str, int] | None = None  # of what is archived, by path
         self._damaged: set[str] = set()
 
@@ -73,6 +77,7 @@ class Keeper:
     async def close(self, seconds: float = CLOSING) -> None:
         """Finish what is noted, for some seconds at most; what is left then is archived after the next start."""
         self._closed = True
+        self._closing.set()
         self._wake.set()
         try:
             await asyncio.wait_for(self._work(), seconds)
@@ -85,6 +90,7 @@ class Keeper:
             while self._noted:
                 directory = next(iter(self._noted))
                 session = self._noted.pop(directory)
+                began = time.monotonic()
                 try:
                     await asyncio.to_thread(self._archive_session, directory, session)
                 except (GadError, OSError) as exc:
@@ -94,6 +100,8 @@ class Keeper:
                     log.exception("session %s: not archived", session)
                 else:
                     self._try_again()
+                with contextlib.suppress(TimeoutError):  # the sessions at work need the disk more than the archive does
+                    await asyncio.wait_for(self._closing.wait(), min(1.0, REST * (time.monotonic() - began)))
 
     def _try_again(self) -> None:
         """Note one that failed, since another has worked: on a full disk, all of them each time would be too many."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from gad.core.context import OLD_NOTES
 from gad.core.ports import Outcome, ToolContext, ToolSchema
+from gad.errors import MemoryRefused
 
 LONGEST = 4_000
 """Characters that the notes may have."""
@@ -46,4 +47,7 @@ class StartLongTermUpdate:
         """Return the rules and what this session has proven."""
         if context.memory is None:
             return Outcome("error", "there is no long-term memory here")
-        return Outcome("ok", await context.memory.open_phase())
+        try:
+            return Outcome("ok", await context.memory.open_phase())
+        except MemoryRefused as refused:
+            return Outcome("error", str(refused))
