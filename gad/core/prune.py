@@ -37,17 +37,18 @@ _CLOSES = {
 }  # fmt: skip
 """Which open elements a start tag ends."""
 
-# One of the alternatives matches at any position, to the end of the text if need be: no part is looked at twice.
+# One of the alternatives matches at any position, to the end of the text if need be: no part is looked at twice. (No
+# possessive groups: Python 3.11.2, which Debian 12 has, matches them wrongly.)
 _TOKEN = re.compile(
     r"""<!--(?P<comment>.*?)(?:-->|\Z)
     | <(?P<raw>script|style)(?![a-z0-9:._-]).*?(?:</(?P=raw)[^>]*(?:>|\Z)|\Z)
     | </(?P<end>[a-z][a-z0-9:._-]*)[^>]*(?:>|\Z)
-    | <(?P<start>[a-z][a-z0-9:._-]*)(?P<attributes>(?:[^=>]++|=\s*"[^"]*(?:"|\Z)|=\s*'[^']*(?:'|\Z)|=)*+)(?:>|\Z)
+    | <(?P<start>[a-z][a-z0-9:._-]*)(?P<attributes>(?:[^=>]+|=\s*"[^"]*(?:"|\Z)|=\s*'[^']*(?:'|\Z)|=)*)(?:>|\Z)
     | <[!?/][^>]*(?:>|\Z)
-    | (?P<text>(?:[^<]++|<(?![a-z!?/]))++)""",
+    | (?P<text>(?:[^<]+|<(?![a-z!?/]))+)""",
     re.ASCII | re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
-_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*)"?|'([^']*)'?|([^\s"'>][^\s>]*)))?""")
+_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*(?:"([^"]*)"?|'([^']*)'?|([^\s"'>][^\s>]*)))?""")
 _CLOSED = re.compile(r"""(?:\A|[\s"'])/\Z""")
 _MARK = re.compile(r" [0-9,]+ (?:more [a-z0-9:._-]+|characters cut) ")
 

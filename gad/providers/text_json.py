@@ -17,7 +17,7 @@ from gad.providers.stream import DEEPEST, shallow
 from gad.providers.wire import clean, clean_json
 
 FENCE = r"(?:`{3,}+|~{3,}+)"  # possessive, here and below: nothing is gained by going back
-STRING = r'"(?:[^"\\]|\\.)*+"'
+STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*"'  # no possessive group: Python 3.11.2 matches those wrongly
 ARGUMENTS = ("arguments", "args", "input", "parameters")
 """The keys under which a call's arguments may stand."""
 
