@@ -25,7 +25,7 @@ from gad.core.cut import cut
 from gad.core.escalation import ASK
 from gad.core.failover import SPRING_BACK, Standing
 from gad.core.messages import ToolCall, ToolResult, Usage
-from gad.core.ports import Answer, Memory, Outcome, Provider, Tool, ToolContext, ToolSchema
+from gad.core.ports import Answer, Memory, Outcome, Provider, RunCommand, Tool, ToolContext, ToolSchema
 from gad.core.records import (
     Answered,
     Asked,
@@ -68,16 +68,6 @@ class RetryPolicy:
         """
         backoff = min(self.most, self.first * 2.0 ** min(attempt - 1, 30)) * random.uniform(0.5, 1.0)
         return max(backoff, (retry_after or 0.0) * random.uniform(1.0, 1.1))
-
-
-class RunCommand(Protocol):
-    """Run a shell command in `cwd` as its own process group; return its exit code and its output's head and tail."""
-
-    def __call__(
-        self, command: str, *, cwd: str, work: str, environment: Mapping[str, str], emit: Callable[[str], None]
-    ) -> Awaitable[tuple[int, str]]:
-        """End the whole group when the call is cancelled."""
-        ...
 
 
 class RunScriptOf(Protocol):

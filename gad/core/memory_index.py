@@ -37,7 +37,6 @@ LISTED = 240
 LISTING = "sops/all.md"
 FACTS = "## Facts"
 SOPS = "## SOPs"
-LOG_SECTIONS = ("## Errors", "## Preferences", "## Patterns")
 EMPTY_LOG = "# Log\n\n## Errors\n\n## Preferences\n\n## Patterns\n"
 
 _HEAD = "# Memory index\n<!-- generated; only the rules are yours to edit -->\n"

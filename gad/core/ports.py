@@ -5,7 +5,7 @@ Concrete parts live in the other rooms; the composition root plugs them in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -146,6 +146,16 @@ class Tool(Protocol):
         What the model should see is an `Outcome` with status error, not an exception. Cancelling the
         task stops the work and everything it started.
         """
+        ...
+
+
+class RunCommand(Protocol):
+    """Run a shell command in `cwd` as its own process group; return its exit code and its output's head and tail."""
+
+    def __call__(
+        self, command: str, *, cwd: str, work: str, environment: Mapping[str, str], emit: Callable[[str], None]
+    ) -> Awaitable[tuple[int, str]]:
+        """End the whole group when the call is cancelled. `work` is where long output may be kept."""
         ...
 
 

@@ -14,13 +14,13 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import yaml
 
 from gad.core.cut import cut
+from gad.core.ports import RunCommand
 from gad.core.sop import parse_sop, render_sop
 from gad.errors import MemoryRefused
 from gad.memory.store import MemoryStore
@@ -35,16 +35,6 @@ UNUSABLE = 127
 """The exit code that stands for: there is no script."""
 FAILED = "[the script of procedure "
 """What the note to the agent that takes over from a script begins with."""
-
-
-class RunCommand(Protocol):
-    """Run a shell command in `cwd` as its own process group; return its exit code and its output's head and tail."""
-
-    def __call__(
-        self, command: str, *, cwd: str, work: str, environment: Mapping[str, str], emit: Callable[[str], None]
-    ) -> Awaitable[tuple[int, str]]:
-        """End the whole group when the call is cancelled. `work` is where long output may be kept."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

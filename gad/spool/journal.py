@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,12 +101,21 @@ def load(path: str) -> Loaded:
 def fold(data: bytes, path: str = "journal") -> Session:
     """Return the session that complete journal lines make. Raises JournalDamaged naming the line."""
     session = Session()
-    for number, line in enumerate(data.splitlines(), 1):
+    for number, record in enumerate(decoded(data, path), 1):
         try:
-            session.record(decode(json.loads(line)))
-        except (JournalDamaged, InvalidStep, ValueError) as exc:
+            session.record(record)
+        except InvalidStep as exc:
             raise JournalDamaged(f"{path}, line {number}: {exc}") from exc
     return session
+
+
+def decoded(data: bytes, path: str) -> Iterator[Record]:
+    """Yield the records of complete journal lines. Raises JournalDamaged naming the line."""
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            yield decode(json.loads(line))
+        except (JournalDamaged, ValueError) as exc:
+            raise JournalDamaged(f"{path}, line {number}: {exc}") from exc
 
 
 def newest(path: str) -> list[dict[str, Any]]:

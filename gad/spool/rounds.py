@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gad.core.records import Ended, Judged, Record, Said, decode
+from gad.core.records import Ended, Judged, Record, Said
 from gad.core.session import Session, replay
 from gad.core.states import ENDED
-from gad.errors import JournalDamaged
 from gad.spool import names
 from gad.spool.files import open_regular
+from gad.spool.journal import decoded
 
 _ARCHIVED = re.compile(rf"archived-(\d{{4,}})-{re.escape(names.JOURNAL)}", re.ASCII)
 
@@ -34,13 +33,7 @@ def read_records(path: str) -> list[Record]:
     """Return a journal's records; a last line that is not whole is left out. Raises JournalDamaged, OSError."""
     with open(open_regular(path, os.O_RDONLY), "rb") as file:
         data = file.read()
-    records = []
-    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
-        try:
-            records.append(decode(json.loads(line)))
-        except (JournalDamaged, ValueError) as exc:
-            raise JournalDamaged(f"{path}, line {number}: {exc}") from exc
-    return records
+    return list(decoded(data[: data.rfind(b"\n") + 1], path))
 
 
 def rounds(records: Sequence[Record]) -> Iterator[tuple[Session, float]]:
