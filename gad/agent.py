@@ -340,6 +340,7 @@ class Runner:
             environment=self._parts.environment(session.name, call.id),
             limit=self._limit(call),
             memory=self._parts.memory(session),
+            labels=session.options.labels,
         )
         began = time.monotonic()
         try:

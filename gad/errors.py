@@ -12,6 +12,7 @@
     ├── MemoryRefused            this may not be written into memory: why, and how to mend it
     ├── MemoryLocked             another process held the memory lock for too long
     ├── LocalModelError          the embedded model cannot be fetched, verified or started
+    ├── BrowserError             the browser cannot be started or do what was asked; the model is told
     └── ProviderError            asking the model failed
         ├── Temporary            asking again later may work
         │   ├── RateLimited      HTTP 429
@@ -68,6 +69,10 @@ class MemoryLocked(GadError):
 
 class LocalModelError(GadError):
     """The embedded model cannot be fetched, verified or started."""
+
+
+class BrowserError(GadError):
+    """The browser cannot be started, or cannot do what was asked. The message says how to mend it."""
 
 
 class ProviderError(GadError):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from gad.core.messages import Assistant, Message, StopReason, Usage
+from gad.core.page import Acted, Sight
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,8 @@ class ToolContext:
 
     `cwd` is where relative paths start; `work` is the session's scratch directory; `emit` streams
     text to output.txt while the tool runs; `environment` is what a child process may see; `limit` is how many
-    characters of output the model is to get of this call at most; `memory` is None where there is none.
+    characters of output the model is to get of this call at most; `memory` is None where there is none. `labels` are
+    the session's.
     """
 
     session: str
@@ -133,6 +135,26 @@ class ToolContext:
     environment: Mapping[str, str] = field(default_factory=dict)
     limit: int = 10_000
     memory: Memory | None = None
+    labels: tuple[str, ...] = ()
+
+
+class Browser(Protocol):
+    """Web pages, as one session sees them: sessions share a browser and nothing in it."""
+
+    async def scan(self, context: ToolContext, *, url: str = "", tab: int = 0, look: bool = True) -> Sight:
+        """Look at a tab, the active one by default; it becomes the active one. `url` is opened in it first.
+
+        Where there is no tab one is made. Without `look`, only the tabs are told of. Raises BrowserError.
+        """
+        ...
+
+    async def execute(self, context: ToolContext, script: str, *, tab: int = 0, monitor: bool = True) -> Acted:
+        """Run JavaScript in a tab, wait for what it sets off, and tell what came of it.
+
+        Without `monitor` nobody looks at the page or waits. What goes wrong in the script is in what is returned.
+        Raises BrowserError.
+        """
+        ...
 
 
 class Tool(Protocol):
