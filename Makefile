@@ -3,7 +3,7 @@
 PYTHON_FILES := gad tests bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint fmt bench bench-local lock clean
+.PHONY: help setup browser demo test lint fmt bench bench-local lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,10 +11,13 @@ help: ## Show this list
 setup: ## Make .venv with gad and everything that it needs (the others do this by themselves)
 	@scripts/setup
 
+browser: ## The same, and Chromium when no browser is there: the web tools and their tests need one
+	@scripts/setup --browser
+
 demo: setup ## Hand a task to a real model as a file and watch it work
 	@scripts/demo
 
-test: lint ## Check the code's form, types and import rules, then run every test
+test: browser lint ## Check the code's form, types and import rules, then run every test
 	.venv/bin/pytest -n 2
 
 lint: setup ## Check form, types and import rules only
@@ -27,7 +30,7 @@ fmt: setup ## Format the code and mend what can be mended
 	.venv/bin/ruff check --fix --exit-zero --quiet $(PYTHON_FILES)
 	.venv/bin/ruff format $(PYTHON_FILES)
 
-bench: setup ## Measure gad's own speed against a scripted model
+bench: browser ## Measure gad's own speed against a scripted model
 	.venv/bin/python -m bench
 
 bench-local: setup ## Measure how many simple tasks the local model gets done (some minutes)

@@ -44,7 +44,7 @@ from gad.core.steps import CallModel
 from gad.core.task import TaskOptions
 from gad.core.weights import weigh
 from gad.tools.capture import KEEP_FROM
-from gad.tools.toolset import all_tools
+from gad.tools.toolset import all_schemas
 
 if TYPE_CHECKING:
     from gad.providers.anthropic import AnthropicProvider
@@ -92,7 +92,7 @@ def replay(trace: Trace, context: Context | None = None, *, reported: bool = Tru
     """Return the requests that gad makes in this session. `reported`: the server says how many tokens each one had."""
     session = Session()
     session.history.context = context or session.history.context
-    schemas = tuple(tool.schema for tool in all_tools())
+    schemas = all_schemas()
     digest = prefix_digest(schemas)
     session.record(Begin(0.0, "s", TaskOptions(turns=max(80, len(trace.turns))), _PREAMBLE))
     session.record(Said(0.0, 1, "input.txt", trace.task))

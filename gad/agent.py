@@ -263,7 +263,7 @@ class Runner:
         return ""
 
     def _schemas(self) -> tuple[ToolSchema, ...]:
-        return offered(self.live.session, self._parts.tools)
+        return offered(self.live.session, (tool.schema for tool in self._parts.tools.values()))
 
     def _failed(self, error: str, known: int) -> Ended:
         return Ended(self._parts.now(), "failed", error, upto=known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -89,6 +90,25 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class BrowserSettings:
+    """How web pages are met.
+
+    `executable` is a path; None: Playwright's own browser, else the system's. `cdp_url` is the address of a browser
+    that a person uses, which is attached to. Sessions with a label in `profiles` share cookies that are kept for
+    good. `idle` is in seconds.
+    """
+
+    executable: str | None = None
+    headless: bool = True
+    cdp_url: str | None = None
+    profiles: tuple[str, ...] = ()
+    proxy: str | None = None
+    user_agent: str | None = None
+    idle: float = 300.0
+    sandbox: Literal["auto", "on", "off"] = "auto"
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The settings in force. `sources` says where each value that is not a default came from, by dotted key."""
 
@@ -102,6 +122,7 @@ class Config:
     prices: Mapping[str, Price] = field(default_factory=lambda: SHIPPED)
     spool: SpoolSettings = field(default_factory=SpoolSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    browser: BrowserSettings = field(default_factory=BrowserSettings)
     ask: Literal["user", "never"] = "user"
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -119,6 +140,11 @@ class Config:
     def memory_dir(self) -> Path:
         """What agents keep between sessions."""
         return self.home / "memory"
+
+    @property
+    def browser_dir(self) -> Path:
+        """Where browsers keep their profiles, and their files while they run."""
+        return self.home / "browser"
 
     @property
     def triggers_dir(self) -> Path:
@@ -256,6 +282,18 @@ _SPOOL: dict[str, rule.Field] = {
     "polling": _polling,
 }
 _MEMORY: dict[str, rule.Field] = {"enabled": rule.flag, "controller": rule.flag, "reviews": rule.flag}
+_BROWSER: dict[str, rule.Field] = {
+    "executable": rule.text,
+    "headless": rule.flag,
+    "cdp_url": rule.matching(r"(https?|wss?)://[^\s/]+\S*", "a URL such as http://127.0.0.1:9222"),
+    "profiles": rule.texts,
+    "proxy": rule.matching(
+        r"(https?|socks5)://[^\s/]+", "a URL such as http://host:3128 or socks5://host:1080", secret=True
+    ),
+    "user_agent": rule.text,
+    "idle": rule.seconds(1, 86400),
+    "sandbox": rule.choice("auto", "on", "off"),
+}
 _TOP: dict[str, rule.Field] = {
     "model": rule.text,
     "models": rule.as_node,
@@ -266,6 +304,7 @@ _TOP: dict[str, rule.Field] = {
     "prices": rule.as_node,
     "spool": rule.as_node,
     "memory": rule.as_node,
+    "browser": rule.as_node,
     "ask": rule.choice("user", "never"),
 }
 
@@ -289,6 +328,7 @@ def load(home: Path, environ: Mapping[str, str]) -> Config:
     limits = Limits(**reader.table(given.get("limits"), "limits", LIMIT_FIELDS))
     spool = SpoolSettings(**reader.table(given.get("spool"), "spool", _SPOOL))
     memory = MemorySettings(**reader.table(given.get("memory"), "memory", _MEMORY))
+    browser = _browser(reader, given.get("browser"), home)
     retry = Retry(**reader.table(given.get("retry"), "retry", _RETRY))
     if retry.first > retry.most:
         line = reader.lines.get("retry.first") or reader.lines.get("retry.most", 1)
@@ -313,6 +353,7 @@ def load(home: Path, environ: Mapping[str, str]) -> Config:
         prices=MappingProxyType(prices),
         spool=spool,
         memory=memory,
+        browser=browser,
         ask=given.get("ask", "user"),
         sources=MappingProxyType(sources),
     )
@@ -447,6 +488,22 @@ def _check_room(reader: rule.Reader, path: str, entry: Model) -> None:
         f"at least {LEAST_WINDOW + reserve} must be left: lower max_tokens or raise context"
     )
     reader.fail(reader.lines[key], key, what)
+
+
+def _browser(reader: rule.Reader, node: Node | None, home: Path) -> BrowserSettings:
+    values = reader.table(node, "browser", _BROWSER)
+    for label in values.get("profiles", ()):
+        if not re.fullmatch(r"[\w][\w.-]{0,63}", label):
+            what = f"{label!r} cannot name a profile; use letters, digits, dots and dashes, at most 64"
+            reader.fail(reader.lines["browser.profiles"], "browser.profiles", what)
+    if "cdp_url" in values:
+        for key in ("executable", "headless", "profiles", "proxy", "user_agent", "sandbox"):
+            if line := reader.lines.get(f"browser.{key}"):
+                what = "has no meaning beside cdp_url, as that browser runs already; remove one of the two"
+                reader.fail(line, f"browser.{key}", what)
+    if "executable" in values:
+        values["executable"] = os.path.normpath(home / os.path.expanduser(values["executable"]))
+    return BrowserSettings(**values)
 
 
 def _prices(reader: rule.Reader, given: Mapping[str, Node]) -> dict[str, Price]:

@@ -15,7 +15,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol
 
 from gad import __version__
@@ -69,7 +69,7 @@ class Daemon:
         polling: bool = False,
         only: str | None = None,
         reap: Callable[[str, Collection[str]], object] = lambda session, calls: None,
-        beside: Beside | None = None,
+        beside: Sequence[Beside] = (),
     ) -> None:
         self.spool = spool
         self.states: dict[str, str] = {}
@@ -115,8 +115,8 @@ class Daemon:
                 self._state = "ready"
                 self._write_status()
                 notify("READY=1")
-                if self._beside is not None:
-                    self._beside.start()
+                for one in self._beside:
+                    one.start()
                 await self._work()
             finally:
                 await self._leave()
@@ -151,8 +151,8 @@ class Daemon:
             runner.leave()
         while self._tasks:
             await asyncio.wait(self._tasks)
-        if self._beside is not None:
-            await self._beside.close()
+        for one in self._beside:
+            await one.close()
         for live in self._live.values():
             live.close()
         self._state = "stopped"

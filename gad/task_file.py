@@ -24,6 +24,8 @@ TOOLS = (
     "ask_user",
     "update_working_checkpoint",
     "start_long_term_update",
+    "web_scan",
+    "web_execute_js",
 )
 """The tools that task.yaml can name."""
 

@@ -14,7 +14,7 @@ from gad.cli import gad as main
 from gad.cli.sent import replay_to
 from gad.core.request import build, offered
 from gad.providers.openai_chat import ChatProvider
-from gad.tools.toolset import all_tools
+from gad.tools.toolset import all_schemas
 from tests.scripted_server import Call, Reply, Say, ScriptedServer
 from tests.world import World, until
 
@@ -58,11 +58,10 @@ def show(world: World, *arguments: str) -> str:
 
 def test_every_turn_is_computed_again_exactly_as_it_was_sent(world: World) -> None:
     provider = ChatProvider(model="scripted", api_key="k", base_url=world.server.openai_url)
-    tools = {tool.schema.name: tool for tool in all_tools()}
     plans = set()
     for turn, sent in enumerate(world.server.requests, 1):
         session, calling = replay_to(world.records("s"), turn)
-        assert provider.render(build(session, offered(session, tools), turn)) == sent.body
+        assert provider.render(build(session, offered(session, all_schemas()), turn)) == sent.body
         plans.add((calling.plan.compressed, calling.plan.evicted))
     assert len(plans) >= 3 and any(evicted for _, evicted in plans), plans  # or nothing was shown
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gad import config
-from gad.config import Config, Limits, Retry, SpoolSettings
+from gad.config import BrowserSettings, Config, Limits, Retry, SpoolSettings
 from gad.core.budget import FREE, Price, cost_usd, find_price
 from gad.core.messages import Usage
 from gad.core.prices import SHIPPED
@@ -37,6 +37,7 @@ def test_a_file_that_sets_nothing_gives_the_defaults(tmp_path: Path, text: str) 
     assert (found.model, found.source("model")) == ("local", "default")
     assert (found.limits, found.retry, found.spool) == (Limits(), Retry(), SpoolSettings())
     assert (found.usd_per_day, found.sessions, found.ask) == (None, 16, "user")
+    assert (found.browser, found.browser_dir) == (BrowserSettings(), tmp_path / "browser")
     assert set(found.models) == {"claude", "gpt", "local"}
     assert found.prices == SHIPPED
     assert found.spool_dir == tmp_path / "spool"
@@ -54,6 +55,7 @@ def test_the_template_is_the_repository_s_own_gad_yaml_and_its_examples_are_righ
     assert found.chain_of("main") == ("claude", "gpt", "mine")
     assert found.limits.seconds == 7200
     assert found.retry == Retry()
+    assert (found.browser.profiles, found.browser.idle, found.browser.sandbox) == (("shopping",), 300, "auto")
 
 
 def test_every_setting_is_read_and_its_line_is_known(tmp_path: Path) -> None:
@@ -76,6 +78,9 @@ retry: {first: 0.5, most: 2m, give_up: 2h}
 prices:
   some-model: {input: 1, output: 2, cached: 0.1, above: 1000, above_input: 2}
 spool: {max_bytes: 10, users: [me, 1000], polling: on}
+browser:
+  {executable: bin/chrome, headless: off, profiles: "a, b", proxy: "http://me:pw@p:1", user_agent: x, idle: 90s,
+   sandbox: on}
 ask: never
 """,
         HOME=str(tmp_path),
@@ -92,6 +97,8 @@ ask: never
     assert found.limits == Limits(5, 1000, 0.5, 600)
     assert found.retry == Retry(0.5, 120, 7200)
     assert found.spool == SpoolSettings(10, ("me", "1000"), True)
+    chrome = str(tmp_path / "bin/chrome")
+    assert found.browser == BrowserSettings(chrome, False, None, ("a", "b"), "http://me:pw@p:1", "x", 90, "on")
     assert (found.model, found.usd_per_day, found.sessions, found.ask) == ("mine", 20, 3, "never")
     assert found.price_of(mine) == Price(1, 2, 0.1, above=1000, above_input=2)
     assert found.source("limits.usd") == "gad.yaml:10"
@@ -139,6 +146,16 @@ MISTAKES = [
     ("prices: {x: {input: 1}}", "prices.x: output is missing"),
     ("prices: {x: {input: -1, output: 1}}", "prices.x.input: must be US dollars per million tokens"),
     ("spool: {polling: maybe}", "spool.polling: must be on or off, not 'maybe'"),
+    ("browser: {sandbox: maybe}", "gad.yaml:1: browser.sandbox: must be one of auto, on, off, not 'maybe'"),
+    ("browser: {cdp_url: '9222'}", "browser.cdp_url: must be a URL such as http://127.0.0.1:9222, not '9222'"),
+    ("browser: {proxy: 'me:pw@host'}", "browser.proxy: must be a URL such as http://host:3128 or socks5://host:1080"),
+    ("browser: {idle: 0}", "browser.idle: must be seconds or a duration"),
+    ("browser: {chrome: x}", "browser.chrome: unknown key"),
+    ("browser:\n  profiles: [a, ../b]", "gad.yaml:2: browser.profiles: '../b' cannot name a profile"),
+    (
+        "browser:\n  cdp_url: http://127.0.0.1:9222\n  headless: off",
+        "gad.yaml:3: browser.headless: has no meaning beside cdp_url",
+    ),
     ("- a", "gad.yaml:1: must be `key: value` lines, not a list"),
     ("a: [", "gad.yaml:1: not valid YAML"),
     ("model: x\n\tmodels: y", "gad.yaml:2: not valid YAML"),

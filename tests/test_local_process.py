@@ -20,7 +20,7 @@ from gad.errors import LocalModelError
 from gad.providers.local.process import LocalServer, thread_count
 from gad.providers.local.provider import LocalProvider
 from gad.providers.local.weights import CODER_1_5B, present
-from gad.tools.toolset import all_tools
+from gad.tools.toolset import all_schemas
 
 needs_weights = pytest.mark.skipif(
     present(CODER_1_5B) is None,
@@ -98,7 +98,7 @@ def test_at_least_one_thread() -> None:
 @pytest.mark.timeout(600)  # on a busy machine the model reads some ten tokens a second
 def test_the_real_model_answers_streams_and_comes_back_after_a_kill() -> None:
     pytest.importorskip("xllamacpp")
-    request = Request(SYSTEM, tuple(tool.schema for tool in all_tools()), (User((Text("Say hello in French."),)),))
+    request = Request(SYSTEM, all_schemas(), (User((Text("Say hello in French."),)),))
 
     async def run() -> None:
         provider = LocalProvider()

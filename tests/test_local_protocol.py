@@ -27,9 +27,9 @@ from gad.providers.local.protocol import (
     write_call,
 )
 from gad.providers.local.steering import failures_in_a_row, files_in, first_look, next_grammar, repeated_tool
-from gad.tools.toolset import all_tools
+from gad.tools.toolset import all_schemas
 
-TOOLS: tuple[ToolSchema, ...] = tuple(tool.schema for tool in all_tools())
+TOOLS: tuple[ToolSchema, ...] = all_schemas()
 line = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1).filter(
     lambda text: text == text.strip()
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gad.agent import Parts, RetryPolicy
+from gad.browser.browser import WebBrowser
 from gad.cli.memory_engine import MemoryEngine
 from gad.config import Config, Model, read_key
 from gad.core.budget import Price
@@ -24,13 +25,14 @@ from gad.memory.controller import Controller
 from gad.memory.door import ClosedMemory
 from gad.memory.evolution import Evolution
 from gad.memory.scripts import ScriptGate, ScriptRunner
+from gad.memory.shipped import prepare
 from gad.memory.store import MemoryStore
 from gad.spool.claim import Rules
 from gad.spool.intake import Beginning, Door
 from gad.spool.ledger import Ledger
 from gad.task_file import check_cwd, parse_task
 from gad.tools.environment import child_environment
-from gad.tools.orphans import end_orphans, identity
+from gad.tools.orphans import HOME, end_orphans, identity
 from gad.tools.process import run_command
 from gad.tools.toolset import all_tools
 
@@ -162,6 +164,7 @@ def build_daemon(
     def environment(session: str, call: str) -> Mapping[str, str]:
         return base | identity(home, session, call)
 
+    browser = build_browser(config, base)
     engine = build_memory(config, environment) if config.memory.enabled else None
     closed = ClosedMemory(str(config.memory_dir))
     decide = None
@@ -191,7 +194,7 @@ def build_daemon(
 
     parts = Parts(
         provider=providers,
-        tools={tool.schema.name: tool for tool in all_tools()},
+        tools={tool.schema.name: tool for tool in all_tools(browser)},
         run_check=run_check,
         retry=RetryPolicy(config.retry.first, config.retry.most, config.retry.give_up),
         price=price,
@@ -215,7 +218,24 @@ def build_daemon(
         polling=bool(config.spool.polling),
         only=only,
         reap=lambda session, calls: end_orphans(home, session, (*calls, "gate")),
-        beside=engine,
+        beside=(browser,) if engine is None else (engine, browser),
+    )
+
+
+def build_browser(config: Config, environment: Mapping[str, str]) -> WebBrowser:
+    """Return the browser of this home, which starts when a session first needs it."""
+    chosen = config.browser
+    return WebBrowser(
+        str(config.browser_dir),
+        environment={**environment, HOME: str(config.home)},
+        executable=chosen.executable or "",
+        headless=chosen.headless,
+        cdp_url=chosen.cdp_url or "",
+        profiles=chosen.profiles,
+        proxy=chosen.proxy or "",
+        user_agent=chosen.user_agent or "",
+        idle=chosen.idle,
+        sandbox=chosen.sandbox,
     )
 
 
@@ -223,7 +243,7 @@ def build_memory(config: Config, environment: Callable[[str, str], Mapping[str, 
     """Return the memory of this home, its directories made, and what learns from sessions."""
     store = MemoryStore(str(config.memory_dir))
     try:
-        store.prepare()
+        prepare(store)
     except (GadError, OSError) as exc:  # sessions do without; what is wrong is told to those who want to write
         log.error("memory is not in order: %s", exc)
     engine = MemoryEngine(config, store)

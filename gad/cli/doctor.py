@@ -84,6 +84,7 @@ def checks(place: Place) -> Iterator[Check]:
     if writable.status != "fail" and (home / "spool").is_dir():
         yield from spool(home / "spool")
     if config is not None:
+        yield from browser(config)
         yield from model(config, place.environ())
 
 
@@ -98,21 +99,25 @@ def machine() -> Iterator[Check]:
         yield Check("bash", "ok", bash)
     else:
         yield Check("bash", "fail", "not found in PATH", ("install bash: code_run and checks need it",))
-    chromium = find_chromium(os.environ)
-    yield Check("chromium", "ok", chromium or "not found; not needed yet, as there are no web tools yet")
+    found = find_chromium(os.environ)
+    if found:
+        yield Check("chromium", "ok", found)
+    else:
+        from gad.browser.chromium import install_command
+
+        mend = f"install it for the web tools: {install_command(os.environ)}"
+        yield Check("chromium", "warn", "not found", (mend,))
 
 
 def find_chromium(environ: Mapping[str, str]) -> str | None:
-    """Return the path of a browser that web tools could use, or None."""
-    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
-        if path := shutil.which(name, path=environ.get("PATH")):
-            return path
-    cache = Path(environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache" / "ms-playwright")
-    return next((str(path) for path in sorted(cache.glob("chromium*/chrome-linux*/*")) if _runs(path)), None)
+    """Return the path of the browser that web tools use when gad.yaml names none, or None."""
+    from gad.browser.chromium import find_chromium as find
+    from gad.errors import BrowserError
 
-
-def _runs(path: Path) -> bool:
-    return path.name in ("chrome", "headless_shell", "chrome-headless-shell") and os.access(path, os.X_OK)
+    try:
+        return find("", environ)
+    except BrowserError:
+        return None
 
 
 # -- the home -------------------------------------------------------------------------------------
@@ -210,6 +215,21 @@ def running_daemon(place: Path) -> Check:
     if status.get("version") != __version__:
         return Check("daemon", "warn", detail, (f"restart it: this is version {__version__}",))
     return Check("daemon", "ok", detail)
+
+
+# -- the browser ----------------------------------------------------------------------------------
+
+
+def browser(config: Config) -> Iterator[Check]:
+    """Check the browser that gad.yaml chooses, if it does."""
+    chosen = config.browser
+    if chosen.executable and not (os.path.isfile(chosen.executable) and os.access(chosen.executable, os.X_OK)):
+        mend = "name a program in browser.executable of gad.yaml, or remove that line"
+        yield Check("browser", "fail", f"{chosen.executable} is not a program that can be run", (mend,))
+    elif chosen.executable:
+        yield Check("browser", "ok", chosen.executable)
+    elif chosen.cdp_url:
+        yield Check("browser", "ok", f"that of a person, at {chosen.cdp_url}; not asked")
 
 
 # -- the model ------------------------------------------------------------------------------------

@@ -20,13 +20,13 @@ from gad.core.session import Session
 from gad.core.weights import tokens
 from gad.errors import GadError, InvalidStep, JournalDamaged
 from gad.spool.narrate import heading
-from gad.tools.toolset import all_tools
+from gad.tools.toolset import all_schemas
 
 
 def show_sent(records: Sequence[Record], turn: int | None, *, as_json: bool) -> None:
     """Print the request of a turn, of the newest one when `turn` is None. Raises GadError when there was none."""
     session, calling = replay_to(records, turn)
-    schemas = offered(session, {tool.schema.name: tool for tool in all_tools()})
+    schemas = offered(session, all_schemas())
     request = build(session, schemas, calling.turn)
     same = prefix_digest(schemas) == calling.prefix
     parts = parts_of(request, session.told)

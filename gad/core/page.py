@@ -168,7 +168,9 @@ def read_node(data: Any) -> Node:
 
 def _node(kind: str, attributes: dict[str, Any], children: tuple[Node | str, ...]) -> Node:
     try:
-        found = {key: tuple(value) if isinstance(value, list) else value for key, value in attributes.items()}
+        found: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in attributes.items()
+        }
         return Node(kind, children, **found)
     except TypeError as exc:
         raise ValueError(f"not a node: {kind}: {exc}") from None

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 
 from gad.core import anchor
 from gad.core.context import Plan
 from gad.core.escalation import ASK
-from gad.core.ports import Request, Tool, ToolSchema
+from gad.core.ports import Request, ToolSchema
 from gad.core.prompt import SYSTEM
 from gad.core.session import Session
 from gad.core.situation import standing
@@ -22,13 +22,13 @@ from gad.core.summary import LENGTH
 from gad.core.weights import ALPHA, weigh
 
 
-def offered(session: Session, tools: Mapping[str, Tool]) -> tuple[ToolSchema, ...]:
-    """Return the schemas of the tools that a session may use; with nobody to answer, there is no asking."""
+def offered(session: Session, schemas: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
+    """Return the schemas, of these, of the tools that a session may use; with nobody to answer, there is no asking."""
     chosen = session.options.tools
     return tuple(
-        tool.schema
-        for name, tool in tools.items()
-        if (chosen is None or name in chosen) and (name != ASK or session.can_ask)
+        schema
+        for schema in schemas
+        if (chosen is None or schema.name in chosen) and (schema.name != ASK or session.can_ask)
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Callable
 
 from gad.core.cut import join_ends
+from gad.core.ports import ToolContext
 from gad.core.weights import weigh
 
 KEEP_FROM = 800
@@ -72,6 +75,18 @@ class Capture:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def call_stem(tool: str, context: ToolContext) -> str:
+    """Return the path, without an extension, of a call's files in the session's work directory.
+
+    Ids are made by servers, and two of them must not come to the same name.
+    """
+    name = context.call_id
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,80}", name):
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:40]
+        name = f"{plain}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return os.path.join(context.work, f"{tool}-{name}")
 
 
 def _write(descriptor: int, text: str) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import re
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from gad.core.cut import copied_mark
 from gad.core.ports import Outcome, ToolContext, ToolSchema
+from gad.tools.capture import call_stem
 from gad.tools.process import run_command
 
 DEFAULT_SECONDS = 60
@@ -48,7 +47,7 @@ class CodeRun:
             return Outcome("error", "code is empty" if not code.strip() else "code holds a NUL character")
         if refused := copied_mark("code", code):
             return Outcome("error", refused)
-        stem = os.path.join(context.work, f"code_run-{_file_name(context.call_id)}")
+        stem = call_stem("code_run", context)
         script = stem + (".py" if arguments["type"] == "python" else ".sh")
         start = [sys.executable, "-u", "-c", _PYTHON] if arguments["type"] == "python" else ["bash"]
         try:
@@ -74,14 +73,6 @@ class CodeRun:
             meta["timeout"] = arguments.get("timeout", DEFAULT_SECONDS)
         failed = finished.timed_out or finished.exit != 0
         return Outcome("error" if failed else "ok", finished.output, meta, finished.saved)
-
-
-def _file_name(call_id: str) -> str:
-    """Return a name for a call's files; ids are made by servers, and two of them must not come to the same name."""
-    if re.fullmatch(r"[A-Za-z0-9_-]{1,80}", call_id):
-        return call_id
-    plain = re.sub(r"[^A-Za-z0-9_-]", "_", call_id)[:40]
-    return f"{plain}-{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def _write(path: str, code: str) -> None:

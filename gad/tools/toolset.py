@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from gad.core.ports import Tool
+from gad.core.ports import Browser, Tool, ToolSchema
 from gad.tools.ask import AskUser
 from gad.tools.code import CodeRun
 from gad.tools.file_patch import FilePatch
 from gad.tools.file_read import FileRead
 from gad.tools.file_write import FileWrite
 from gad.tools.memory import StartLongTermUpdate, UpdateWorkingCheckpoint
+from gad.tools.web import WebExecuteJs, WebScan
 
 
-def all_tools() -> tuple[Tool, ...]:
+_ALONE = (CodeRun, FileRead, FilePatch, FileWrite, AskUser, UpdateWorkingCheckpoint, StartLongTermUpdate)
+_WITH_BROWSER = (WebScan, WebExecuteJs)
+
+
+def all_tools(browser: Browser) -> tuple[Tool, ...]:
     """Return every tool."""
-    return (
-        CodeRun(),
-        FileRead(),
-        FilePatch(),
-        FileWrite(),
-        AskUser(),
-        UpdateWorkingCheckpoint(),
-        StartLongTermUpdate(),
-    )
+    return (*(tool() for tool in _ALONE), *(tool(browser) for tool in _WITH_BROWSER))
+
+
+def all_schemas() -> tuple[ToolSchema, ...]:
+    """Return what a model is told of every tool."""
+    return tuple(tool.schema for tool in (*_ALONE, *_WITH_BROWSER))

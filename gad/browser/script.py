@@ -1,0 +1,285 @@
+"""Runs a model's script in a page, waits for what it sets off, and tells what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gad.browser import eyes
+from gad.browser.actions import Actions
+from gad.browser.bridge import SOURCE, Bridge, primitive
+from gad.browser.chromium import first_line
+from gad.browser.settle import QUIET_AFTER_INPUT_SECONDS, QUIET_SECONDS, Settled, Travel
+from gad.browser.values import LARGEST, Reading, TooLarge
+from gad.core.page import Acted, Page
+from gad.core.ports import ToolContext
+from gad.errors import BrowserError
+
+if TYPE_CHECKING:
+    from playwright.async_api import CDPSession
+
+    from gad.browser.visits import OpenTab, Visit
+
+SCRIPT_SECONDS = 60.0
+"""How long a script may run, waiting included."""
+LOOK_SECONDS = 15.0
+PROBE_SECONDS = 0.5
+"""How long a page may take to answer that is not held up by a script."""
+STOP_SECONDS = 3.0
+"""How long ending a script by force may take."""
+LEFT = "the script ended when the page left"
+TOO_LARGE = f"the value is too large (more than {LARGEST // 1_000_000} MB): return less"
+
+
+@dataclass
+class Ended:
+    """How a script ended: with a value, an error, or because its page left."""
+
+    value: Any = None
+    returned: bool = False
+    error: str = ""
+    note: str = ""
+
+
+async def run_script(
+    visit: Visit,
+    tab: OpenTab,
+    context: ToolContext,
+    script: str,
+    *,
+    monitor: bool,
+    seconds: float = SCRIPT_SECONDS,
+) -> Acted:
+    """Run a script in a tab, for `seconds` at most. With `monitor`, look before and after, and wait in between.
+
+    What goes wrong in the script is in what is returned. Raises BrowserError when the page cannot be used.
+    """
+    before: Page | None = None
+    if monitor:
+        before = await _look(visit, tab)
+        await eyes.watch(tab.page)
+    session = await visit.context.new_cdp_session(tab.page)
+    settled = Settled()
+    settled.tab = tab
+    try:
+        travel = Travel(session)
+        earlier = frozenset(tab.requests)
+        run = _Run(visit, tab, session, travel, context, script)
+        ended = await run.run(seconds)
+        if monitor:
+            quiet = QUIET_AFTER_INPUT_SECONDS if run.input_used else QUIET_SECONDS
+            await settled.wait(visit, tab, travel, earlier, quiet)
+    finally:
+        with contextlib.suppress(Exception):  # the tab may be closed
+            await session.detach()
+    notes = [ended.note] if ended.note else []
+    after: Page | None = None
+    if monitor and settled.tab is not None:
+        try:
+            after = await _look(visit, settled.tab)
+        except BrowserError as exc:
+            notes.append(str(exc))
+    elif not monitor:
+        settled.tab = await visit.active()
+    elsewhere = settled.tab is not tab
+    return Acted(
+        tabs=await visit.tabs(),
+        value=ended.value,
+        returned=ended.returned,
+        error=ended.error,
+        before=None if elsewhere else before,
+        after=after,
+        moved=travel.moved or elsewhere,
+        brief=tuple(settled.brief),
+        unsettled="; ".join(settled.unsettled),
+        events=visit.take_events(),
+        notes=tuple(notes),
+    )
+
+
+async def _look(visit: Visit, tab: OpenTab) -> Page:
+    try:
+        found = await asyncio.wait_for(eyes.look(tab.page, after=visit.refs), LOOK_SECONDS)
+    except (TimeoutError, BrowserError) as exc:
+        said = await _free(visit, tab)
+        if said:
+            raise BrowserError(f"tab {tab.number} was held up by a script without end; {said}") from None
+        if isinstance(exc, BrowserError):
+            raise
+        raise BrowserError(f"tab {tab.number} could not be read within {LOOK_SECONDS:g} s; try again") from None
+    visit.refs = max(visit.refs, found.last)
+    return found.page
+
+
+async def _free(visit: Visit, tab: OpenTab) -> str:
+    """End what holds up a tab, with the tab where it must be; return what was done, nothing for one that is free."""
+    try:
+        session = await asyncio.wait_for(visit.context.new_cdp_session(tab.page), STOP_SECONDS)
+        if await _answers(session):
+            return ""
+        await asyncio.wait_for(session.send("Runtime.terminateExecution"), STOP_SECONDS)
+        if await _answers(session):
+            return "it was stopped"
+    except Exception:  # a tab that is closed is free as well
+        if tab.page.is_closed():
+            return ""
+    await visit.close_tab(tab)
+    return "it could not be stopped, so the tab was closed"
+
+
+async def _answers(session: CDPSession) -> bool:
+    try:
+        await asyncio.wait_for(session.send("Runtime.evaluate", {"expression": "0"}), PROBE_SECONDS)
+    except TimeoutError:
+        return False
+    return True
+
+
+class _Run:
+    """One run of a script in one document."""
+
+    def __init__(
+        self, visit: Visit, tab: OpenTab, session: CDPSession, travel: Travel, context: ToolContext, script: str
+    ) -> None:
+        self._visit = visit
+        self._tab = tab
+        self._session = session
+        self._travel = travel
+        self._context = context
+        self._script = script
+        self.input_used = False
+
+    async def run(self, seconds: float) -> Ended:
+        """Run the script to its end, or for that long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._travel.begin()
+                return await self._evaluate_and_serve()
+        except TimeoutError:
+            return Ended(error=f"the script did not end within {seconds:g} s{await self._stop()}")
+        except asyncio.CancelledError:
+            await self._stop()
+            raise
+        except _playwright_error() as exc:
+            return self._gone(exc)
+
+    async def _evaluate_and_serve(self) -> Ended:
+        bridge = await Bridge.build(self._session)
+        actions = Actions(self._tab.page, self._context, self._script, bridge.put)
+        serving = asyncio.create_task(bridge.serve(actions))
+        try:
+            try:
+                ended = await self._evaluate(bridge)
+            except _playwright_error() as exc:
+                ended = self._gone(exc)
+            untold = await self._finish(bridge, serving)
+            if untold and not ended.error:
+                ended.error = untold
+            return ended
+        finally:
+            self.input_used = actions.used
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+    async def _finish(self, bridge: Bridge, serving: asyncio.Task[str]) -> str:
+        """Have the calls done that the script made and did not await; return what went wrong there."""
+        try:
+            if not self._travel.under_way:
+                await bridge.close()
+            elif not bridge.serving:
+                return ""  # nothing can be done in a page that is about to leave
+            return await serving
+        except _playwright_error():
+            return ""
+
+    async def _evaluate(self, bridge: Bridge) -> Ended:
+        said = await self._evaluate_as(bridge, returns=False)
+        wrong = said.get("exceptionDetails")
+        returns = wrong is not None and _is_top_level_return(wrong)
+        if returns:
+            said = await self._evaluate_as(bridge, returns=True)
+        elif wrong is None and said["result"].get("subtype") == "promise":
+            said = await self._session.send("Runtime.awaitPromise", {"promiseObjectId": said["result"]["objectId"]})
+        if "exceptionDetails" in said:
+            return Ended(error=await self._explain(bridge, said["exceptionDetails"]))
+        result = said["result"]
+        try:
+            if "objectId" not in result:
+                value = Reading(primitive(result)).value
+                if isinstance(value, str) and len(value) > LARGEST:
+                    raise TooLarge
+                return Ended(value, result["type"] != "undefined")
+            read = await bridge.value(result["objectId"])
+        except TooLarge:
+            return Ended(error=TOO_LARGE)
+        if returns:
+            return Ended(read.value[0], read.data["value"][0]["type"] != "undefined")
+        return Ended(read.value, True)
+
+    async def _evaluate_as(self, bridge: Bridge, *, returns: bool) -> dict[str, Any]:
+        params = {"expression": bridge.wrapped(self._script, returns=returns), "replMode": True, "userGesture": True}
+        found: dict[str, Any] = await self._session.send("Runtime.evaluate", params)
+        return found
+
+    async def _explain(self, bridge: Bridge, details: dict[str, Any]) -> str:
+        """Return what was thrown, with its line and column in the script where they are known."""
+        thrown = details.get("exception", {})
+        if thrown.get("subtype") == "error" or thrown.get("className") == "DOMException":
+            text = str(thrown["description"]).partition("\n    at ")[0]
+        elif "objectId" in thrown:
+            try:
+                text = f"thrown: {(await bridge.value(thrown['objectId'])).value}"
+            except TooLarge:
+                text = f"thrown: {thrown.get('description', '')}"
+        else:
+            text = f"thrown: {Reading(primitive(thrown)).value}" if thrown else str(details.get("text"))
+        return text + self._position(bridge, details)
+
+    def _position(self, bridge: Bridge, details: dict[str, Any]) -> str:
+        frames = details.get("stackTrace", {}).get("callFrames")
+        if frames is None:  # a syntax error: its own position is that in the script
+            if "scriptId" not in details:
+                return ""
+            frames = [{"url": SOURCE, **details}]
+        found = next((frame for frame in frames if frame["url"] == SOURCE), None)
+        if found is None:
+            return ""
+        lines = self._script.split("\n")
+        line, column = found["lineNumber"], found["columnNumber"]
+        if line == 0:
+            column -= bridge.offset
+        if line >= len(lines):  # where the script ends too early
+            line, column = len(lines) - 1, len(lines[-1])
+        return f" (line {line + 1}:{max(0, column) + 1})"
+
+    def _gone(self, exc: Exception) -> Ended:
+        """Say why the script's world is no more there."""
+        said = str(exc)
+        if "Promise was collected" in said:
+            return Ended(error="the script waits for a promise that nothing will ever resolve")
+        if self._tab.page.is_closed():
+            return Ended(note="the script ended when its tab was closed")
+        if self._travel.moved or self._travel.under_way:
+            return Ended(note=LEFT)
+        return Ended(error=f"the script was broken off: {first_line(exc)}")
+
+    async def _stop(self) -> str:
+        """End a script that runs on; return what there is to say of it."""
+        if self._travel.under_way:
+            return ""
+        said = await _free(self._visit, self._tab)
+        return f"; {said}" if said else "; what it waits for did not come, and should it come, it will go on"
+
+
+def _is_top_level_return(details: dict[str, Any]) -> bool:
+    # An error of the parser has no stack; one from eval() at run time has, and then the script has run already.
+    said = str(details.get("exception", {}).get("description", ""))
+    return said == "SyntaxError: Illegal return statement" and "stackTrace" not in details
+
+
+def _playwright_error() -> type[Exception]:
+    from playwright.async_api import Error
+
+    return Error

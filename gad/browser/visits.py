@@ -1,0 +1,443 @@
+"""One session's view of a browser: its tabs, and what happens in them between two calls.
+
+Sessions that share a browser each have a context of their own. Where they share a context as well (a profile, or a
+browser that a person uses), a session sees the tabs that it opened and those that these opened; in a person's browser
+also the person's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import unicodedata
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gad.browser.chromium import Running
+from gad.browser.traffic import InFlight, Traffic
+from gad.core.page import Event, Tab
+from gad.errors import BrowserError
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Dialog, Download, Page, StorageState
+
+MOST_TABS = 30
+"""Tabs that a session may have; a page that opens more loses the oldest."""
+MOST_EVENTS = 50
+"""Events that are kept between two calls; of more, only their number is."""
+MOST_DOWNLOADS = 10
+"""Downloads of a session that may be under way at the same time."""
+DIALOG_TEXT = 500
+"""Characters of a dialog's text that are told."""
+READY_SECONDS = 1.0
+"""How long a tab may take until its requests are known; one that is stuck goes without."""
+TITLE_SECONDS = 1.0
+"""How long a page may take to say its title; one that is stuck does not."""
+LONGEST_URL = 2000
+LONGEST_NAME = 200
+"""Bytes of a downloaded file's name."""
+
+
+class OpenTab:
+    """A tab of a session.
+
+    `own` is False for a tab that a person opened. `dialog` is the type of one that waits for a person's answer.
+    `requests` are those in flight, as soon as `ready` is done.
+    """
+
+    def __init__(self, number: int, page: Page, *, own: bool) -> None:
+        self.number = number
+        self.page = page
+        self.own = own
+        self.ready = asyncio.get_running_loop().create_task(self._begin())
+        self._traffic = Traffic(page)
+        self.title = ""
+        self.dialog = ""
+        self.target = ""  # the browser's own id of it, where it has been asked
+        self.listeners: list[tuple[str, Callable[..., None]]] = []
+
+    @property
+    def requests(self) -> frozenset[InFlight]:
+        """The requests in flight, those of frames included."""
+        return self._traffic.requests
+
+    async def _begin(self) -> None:
+        with contextlib.suppress(Exception):  # a page that is being closed has no requests
+            await self._traffic.start()
+
+    def end(self) -> None:
+        """Let go of the page."""
+        self.ready.cancel()
+        self._traffic.stop()
+        for name, listener in self.listeners:
+            self.page.remove_listener(name, listener)
+        self.listeners = []
+
+    @property
+    def url(self) -> str:
+        """The address shown, cut where it is endless."""
+        url = self.page.url
+        return url if len(url) <= LONGEST_URL else url[:LONGEST_URL] + "…"
+
+    async def answers(self, seconds: float, *, stop: bool) -> bool:
+        """Return whether the page's scripts let anything else run within that time.
+
+        With `stop`, what it loads is broken off first: while an address does not answer, nothing runs in the page.
+        """
+        with contextlib.suppress(Exception):  # TimeoutError, or it is closed
+            async with asyncio.timeout(seconds):
+                if stop:
+                    session = await self.page.context.new_cdp_session(self.page)
+                    await session.send("Page.stopLoading")
+                    await session.detach()
+                await self.page.evaluate("1")
+                return True
+        return False
+
+
+class Visit:
+    """What one session has open, from its first call until its browser is idle, crashes or is closed.
+
+    `work` is the session's directory. `refs` is the highest number that was given to an element, `last` to a tab;
+    with `events`, these come from the visit before. `busy` says that a call is under way, `downloading` are downloads
+    that are.
+    """
+
+    def __init__(
+        self,
+        running: Running,
+        context: BrowserContext,
+        *,
+        work: str,
+        refs: int = 0,
+        last: int = 0,
+        events: Sequence[Event] = (),
+    ) -> None:
+        self.running = running
+        self.context = context
+        self.work = work
+        self.refs = refs
+        self.last = last
+        self.busy = False
+        self.downloading: set[asyncio.Task[None]] = set()
+        self.download_began = asyncio.Event()
+        self._own_context = context is not running.context
+        self._tabs: dict[Page, OpenTab] = {}
+        self._order: list[OpenTab] = []  # by when they were active last
+        self._closing: list[OpenTab] = []  # closed, and perhaps by the end of the browser
+        self._in_use: OpenTab | None = None  # by the call under way, or by the one before
+        self._events = list(events)
+        self._untold = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        context.on("page", self._appeared)
+        if running.attached:
+            for page in context.pages:
+                if page not in running.claimed:
+                    self._adopt(page, own=False)
+            running.file_listeners.append(self._file)
+
+    # -- tabs ------------------------------------------------------------------------------------
+
+    async def tab(self, number: int = 0) -> OpenTab:
+        """Return a tab and make it the active one; by default, the active one, made when there is none.
+
+        Raises BrowserError that names the tabs there are.
+        """
+        if not number:
+            tab = await self.active() or await self.open_tab()
+        else:
+            found = [tab for tab in self._order if tab.number == number]
+            if not found:
+                there = ", ".join(str(tab.number) for tab in self._tabs.values()) or "none"
+                raise BrowserError(f"there is no tab {number}; open are: {there}")
+            tab = found[0]
+            self._activate(tab)
+            if self.running.visible:
+                await tab.page.bring_to_front()
+        if tab.dialog and await tab.answers(TITLE_SECONDS, stop=False):
+            tab.dialog = ""
+        if tab.dialog:
+            raise BrowserError(f"tab {tab.number} shows a dialog ({tab.dialog}) that waits for the person's answer")
+        return await self._use(tab)
+
+    async def _use(self, tab: OpenTab) -> OpenTab:
+        self._in_use = tab
+        await asyncio.wait((tab.ready,), timeout=READY_SECONDS)
+        return tab
+
+    async def active(self) -> OpenTab | None:
+        """Return the active tab, if any is open. A person's browser is asked which one the person sees."""
+        if self.running.attached and len(self._order) > 1:
+            for target in await self.running.targets():
+                for tab in self._order:
+                    if await self._target(tab) == target:
+                        self._activate(tab)
+                        return tab
+        return self._order[-1] if self._order else None
+
+    async def open_tab(self) -> OpenTab:
+        """Open a new, empty tab; it is the active one."""
+        async with self.running.opening:
+            page = await self.context.new_page()
+            self.running.claimed.add(page)
+            tab = self._adopt(page, own=True)
+        self._activate(tab)
+        return await self._use(tab)
+
+    async def close_tab(self, tab: OpenTab) -> None:
+        """Close a tab, one that does not answer as well; of a person's, only stop to look at it."""
+        self._forget(tab)
+        if tab.own:
+            with contextlib.suppress(Exception):  # it may be closed or crashed already
+                await asyncio.wait_for(tab.page.close(), 5)
+
+    async def tabs(self) -> tuple[Tab, ...]:
+        """Return the tabs as they are told of, by number."""
+        active = await self.active()
+        tabs = sorted(self._order, key=lambda tab: tab.number)
+        await asyncio.gather(*(self._read_title(tab) for tab in tabs))
+        return tuple(Tab(tab.number, tab.url, tab.title, tab is active) for tab in tabs)
+
+    def urls(self) -> list[str]:
+        """Return the addresses that are open, without empty tabs."""
+        tabs = sorted([*self._order, *self._closing], key=lambda tab: tab.number)
+        return [tab.url for tab in tabs if tab.url != "about:blank"]
+
+    async def _read_title(self, tab: OpenTab) -> None:
+        if tab.dialog:
+            return
+        with contextlib.suppress(Exception):  # it is stuck, navigates or is being closed: the title known last
+            tab.title = (await asyncio.wait_for(tab.page.title(), TITLE_SECONDS))[:LONGEST_URL]
+
+    async def _target(self, tab: OpenTab) -> str:
+        if not tab.target:
+            with contextlib.suppress(Exception):  # a tab that is being closed has none
+                session = await self.context.new_cdp_session(tab.page)
+                tab.target = (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"]
+                await session.detach()
+        return tab.target
+
+    def _activate(self, tab: OpenTab) -> None:
+        if tab in self._order:
+            self._order.remove(tab)
+            self._order.append(tab)
+
+    def _appeared(self, page: Page) -> None:
+        """Take in a page that the context has: all of a context of one's own, else what nobody claims."""
+        if self._own_context:
+            self._adopt(page, own=True)
+        elif self.running.attached:
+            self._spawn(self._adopt_person_s(page))
+
+    async def _adopt_person_s(self, page: Page) -> None:
+        async with self.running.opening:  # a session that opens a tab claims it before this goes on
+            if page not in self.running.claimed and not page.is_closed():
+                self._adopt(page, own=False)
+
+    def _popped_up(self, opener: OpenTab, page: Page) -> None:
+        own = not self.running.attached or self.busy
+        if own:
+            self.running.claimed.add(page)
+        tab = self._adopt(page, own=own)
+        if own:
+            self._activate(tab)
+            self._tell("tab", f"tab {tab.number} was opened by tab {opener.number} and is the active one now")
+
+    def _adopt(self, page: Page, *, own: bool) -> OpenTab:
+        if page in self._tabs:
+            return self._tabs[page]
+        self.last += 1
+        tab = OpenTab(self.last, page, own=own)
+        self._tabs[page] = tab
+        self._order.insert(len(self._order) if own else 0, tab)
+        listen: list[tuple[str, Callable[..., None]]] = [
+            ("popup", lambda popup: self._popped_up(tab, popup)),
+            ("close", lambda _: self._closed(tab)),
+            ("crash", lambda _: self._crashed(tab)),
+            ("dialog", lambda dialog: self._spawn(self._answer(tab, dialog))),
+            ("download", self._download),
+        ]
+        on: Any = page.on
+        for name, listener in listen:
+            on(name, listener)
+        tab.listeners = listen
+        own_tabs = [each for each in self._order if each.own]
+        if len(own_tabs) > MOST_TABS:
+            oldest = next(each for each in own_tabs if each is not self._in_use)
+            self._tell("tab", f"tab {oldest.number} was closed: there were more than {MOST_TABS}")
+            self._spawn(self.close_tab(oldest))
+        return tab
+
+    def _forget(self, tab: OpenTab) -> bool:
+        """Take a tab out; return whether it was there."""
+        if self._tabs.pop(tab.page, None) is None:
+            return False
+        self._order.remove(tab)
+        self.running.claimed.discard(tab.page)
+        tab.end()
+        return True
+
+    def _closed(self, tab: OpenTab) -> None:
+        if self._forget(tab):
+            self._closing.append(tab)
+            self._spawn(self._tell_closed(tab))
+
+    async def _tell_closed(self, tab: OpenTab) -> None:
+        # The end of the browser closes all tabs first; what was open is still of interest then.
+        if await self.running.answers():
+            self._closing.remove(tab)
+            self._tell("tab", f"tab {tab.number} was closed")
+
+    def _crashed(self, tab: OpenTab) -> None:
+        self._tell("page", f"tab {tab.number} crashed and was closed; it showed {tab.url}")
+        self._spawn(self.close_tab(tab))
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def take_events(self) -> tuple[Event, ...]:
+        """Return what happened since the last call of this, the oldest first."""
+        events, self._events = self._events, []
+        if self._untold:
+            events.append(Event("page", f"{self._untold} more events"))
+            self._untold = 0
+        return tuple(events)
+
+    def _tell(self, kind: str, text: str) -> None:
+        if len(self._events) < MOST_EVENTS:
+            self._events.append(Event(kind, text))
+        else:
+            self._untold += 1
+
+    async def _answer(self, tab: OpenTab, dialog: Dialog) -> None:
+        """Answer a dialog, as a page with one does nothing else. What it asks, a script can answer in the page."""
+        text = " ".join(dialog.message.split())[:DIALOG_TEXT]
+        if self.running.attached and not self.busy:
+            tab.dialog = dialog.type  # it is the person's
+        elif dialog.type in ("alert", "beforeunload"):
+            self._tell("dialog", f"{dialog.type}: {text} (accepted)")
+            await dialog.accept()
+        else:
+            self._tell("dialog", f"{dialog.type}: {text} (dismissed)")
+            await dialog.dismiss()
+
+    # -- downloads -------------------------------------------------------------------------------
+
+    def _download(self, download: Download) -> None:
+        name = clean_name(download.suggested_filename)
+        self.download_began.set()
+
+        async def save(path: str) -> None:
+            await download.save_as(path)
+
+        if len(self.downloading) >= MOST_DOWNLOADS:
+            self._tell("download", f"{name} was not saved: {MOST_DOWNLOADS} others are under way")
+            self._spawn(download.cancel())
+        else:
+            self._keep(name, save)
+
+    def _file(self, target: str, name: str, source: str) -> None:
+        """Take a file that a person's browser has downloaded for a tab of this session."""
+
+        async def copy(path: str) -> None:
+            await asyncio.to_thread(shutil.copyfile, source, path)
+
+        if any(tab.own and tab.target == target for tab in self._order):
+            self._keep(clean_name(name), copy)
+
+    def _keep(self, name: str, save: Callable[[str], Awaitable[None]]) -> None:
+        task = asyncio.get_running_loop().create_task(self._save(name, save))
+        self.downloading.add(task)
+        task.add_done_callback(self.downloading.discard)
+
+    async def _save(self, name: str, save: Callable[[str], Awaitable[None]]) -> None:
+        path = ""
+        try:
+            path = await asyncio.to_thread(reserve, os.path.join(self.work, "downloads"), name)
+            await save(path)
+            size = await asyncio.to_thread(os.path.getsize, path)
+        except BaseException as exc:  # a download that is broken off leaves no half of a file
+            if path:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+            if not isinstance(exc, Exception):
+                raise
+            why = exc.strerror if isinstance(exc, OSError) else str(exc).splitlines()[0].rpartition(": ")[2]
+            self._tell("download", f"{name} was not saved: {why}")
+        else:
+            self._tell("download", f"saved {path} ({size:,} bytes)")
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def state(self) -> StorageState | None:
+        """Return cookies and local storage, to go on with in another context; None where a profile keeps them."""
+        if not self._own_context:
+            return None
+        with contextlib.suppress(Exception):  # a page that is stuck keeps its local storage for itself
+            return await asyncio.wait_for(self.context.storage_state(), 5)
+        with contextlib.suppress(Exception):
+            cookies: Any = await asyncio.wait_for(self.context.cookies(), 5)
+            return {"cookies": cookies, "origins": []}
+        return None
+
+    async def close(self) -> None:
+        """Close what the session opened. In a person's browser its tabs stay: the person may want to go on there."""
+        self.context.remove_listener("page", self._appeared)
+        if self.running.attached:
+            self.running.file_listeners.remove(self._file)
+        tasks = [*self.downloading, *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        tabs = list(self._order)
+        for tab in tabs:
+            self._forget(tab)
+        if self.running.lost or self.running.attached:
+            return
+        with contextlib.suppress(Exception):  # it is gone already
+            if self._own_context:
+                await asyncio.wait_for(self.context.close(), 10)
+            else:
+                await asyncio.wait_for(asyncio.gather(*(tab.page.close() for tab in tabs)), 10)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the calls. What the browser says against it is of no interest: the page has gone."""
+
+        async def quietly() -> None:
+            with contextlib.suppress(Exception):
+                await work
+
+        task = asyncio.get_running_loop().create_task(quietly())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def clean_name(name: str) -> str:
+    """Return a file name that is safe to use, from one that a page chose: no path, no control characters, no dot first.
+
+    At most `LONGEST_NAME` bytes in UTF-8; what says the type, after the last dot, stays.
+    """
+    name = unicodedata.normalize("NFC", name.replace("\\", "/").rpartition("/")[2])
+    name = "".join(char for char in name if unicodedata.category(char)[0] != "C").strip(" .")
+    stem, dot, extension = name.rpartition(".")
+    if not dot or len(extension.encode()) > 20:
+        stem, dot, extension = name, "", ""
+    room = LONGEST_NAME - len((dot + extension).encode())
+    stem = stem.encode()[:room].decode(errors="ignore").rstrip(" .")
+    return stem + dot + extension or "download"
+
+
+def reserve(directory: str, name: str) -> str:
+    """Make an empty file of that name, or of name-2.ext and so on where there is one; return its path."""
+    os.makedirs(directory, exist_ok=True)
+    stem, dot, extension = name.rpartition(".") if "." in name else (name, "", "")
+    number = 1
+    while True:
+        path = os.path.join(directory, name if number == 1 else f"{stem}-{number}{dot}{extension}")
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            number += 1
+        else:
+            return path
