@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from gad.browser.browser import WebBrowser
 from gad.core.page import Node, Page
 from gad.core.ports import ToolContext
 
@@ -81,6 +82,42 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
             return True
         time.sleep(0.02)
     return condition()
+
+
+class Clock:
+    """Time that only a test turns."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def make_browser(place: Path, clock: Callable[[], float]) -> WebBrowser:
+    return WebBrowser(str(place / "b"), environment=ENVIRONMENT, profiles=("shop",), clock=clock)
+
+
+def processes(place: Path) -> set[int]:
+    """Return the processes of the browsers that were started for a directory."""
+    return marked(f"GAD_BROWSER={place / 'b'}")
+
+
+def driver() -> int:
+    """Return this process's Playwright driver."""
+    (found,) = (pid for pid in children(os.getpid()) if "driver/node" in command(pid))
+    return found
+
+
+def children(pid: int) -> list[int]:
+    return [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+
+
+def chromium(place: Path) -> int:
+    """Return the main process of a directory's browser."""
+    (found,) = (pid for pid in processes(place) if "--user-data-dir=" in command(pid) and "--type=" not in command(pid))
+    return found
 
 
 def _status(pid: int) -> tuple[str, int]:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gad.browser import eyes
 from gad.browser.chromium import Choices, Chromium, Running
 from gad.browser.script import run_script
 from gad.browser.visits import Visit
-from gad.core.page import Acted, Node, Page
+from gad.core.page import CONTROLS, Acted, Node, Page
 from gad.core.ports import ToolContext
 from tests.sites import Loop
 
@@ -47,12 +48,16 @@ class Runs:
 
     def ref(self, words: str) -> int:
         """Return the ref of the control with these words on it, as a scan would show it."""
-        page = self.watch("0").after
-        assert page is not None
-        for node in page.root.walk():
-            if node.ref and words in (text_of(node).strip(), node.label, node.hint):
+
+        async def look() -> eyes.Look:
+            return await eyes.look((await self.visit.tab()).page, after=self.visit.refs)
+
+        found = self.loop.run(look())
+        self.visit.refs = found.last
+        for node in found.page.root.walk():
+            if node.kind in CONTROLS and words in (text_of(node).strip(), node.label, node.hint):
                 return node.ref
-        raise AssertionError(f"no control {words!r} in {text_of(page.root)}")
+        raise AssertionError(f"no control {words!r} in {text_of(found.page)}")
 
 
 @contextmanager

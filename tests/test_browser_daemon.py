@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gad.browser.browser import WebBrowser
+from gad.browser.chromium import end_left_over
 from gad.errors import BrowserError
 from tests.browsers import ENVIRONMENT, alive, call, command, marked, until
 from tests.sites import Loop, Site
@@ -29,6 +30,7 @@ DAEMON = """
 import asyncio, json, os, signal, sys
 from pathlib import Path
 from gad.browser.browser import WebBrowser
+from gad.browser.chromium import end_left_over
 from tests.browsers import call
 
 async def main(place, url, sandbox, labels):
@@ -127,7 +129,12 @@ def test_a_sandbox_that_does_not_work(site: Site, tmp_path: Path, caplog: pytest
     assert "the browser runs without it" in caplog.text
 
 
-def test_scans_do_not_use_up_memory() -> None:
-    done = subprocess.run([sys.executable, "-m", "bench.scan_memory", "50"], capture_output=True, text=True, check=True)
-    measured = json.loads(done.stdout)
-    assert measured["growth_mb"] < 20, measured
+def test_what_a_crash_has_left_is_ended(tmp_path: Path) -> None:
+    command_line = ["bash", "-c", "sleep 60 & wait"]
+    with subprocess.Popen(command_line, env={"GAD_BROWSER": str(tmp_path)}, start_new_session=True) as left, \
+         subprocess.Popen(command_line, env={"GAD_BROWSER": f"{tmp_path}2"}, start_new_session=True) as other:  # fmt: skip
+        found = marked(f"GAD_BROWSER={tmp_path}")
+        assert end_left_over(str(tmp_path)) == 1
+        assert left.wait(5) == -signal.SIGKILL and until(lambda: not alive(found))
+        assert other.poll() is None
+        os.killpg(other.pid, signal.SIGKILL)

@@ -28,9 +28,7 @@ document.getElementById('n').textContent = 'cookie ' + seen('who') + ' storage '
 
 
 def attachment(name: str, body: bytes = b"abc") -> Served:
-    return Served(
-        body, type="application/octet-stream", headers={"content-disposition": f"attachment; filename={name}"}
-    )
+    return Served(body, type="application/octet-stream", headers={"content-disposition": f"attachment; filename{name}"})
 
 
 def echo(asked: Asked) -> Served:
@@ -108,6 +106,14 @@ def test_refs_go_on_where_they_were(browser: WebBrowser, loop: Loop, site: Site,
         assert page is not None
         found.append([node.ref for node in page.root.walk() if node.kind == "link"])
     assert found == [[1, 2], [3, 4]]
+
+
+def test_scripts_run_in_the_session_s_tab(browser: WebBrowser, loop: Loop, site: Site, place: Path) -> None:
+    for name in ("eve", "dan"):
+        loop.run(browser.scan(call(place, name), url=site.url("/count?" + name)))
+    for name in ("eve", "dan"):
+        acted = loop.run(browser.execute(call(place, name), "localStorage.who + document.cookie", monitor=False))
+        assert (acted.value, acted.error, [tab.number for tab in acted.tabs]) == (f"{name}who={name}", "", [1])
 
 
 def test_dialogs_are_answered_and_told(browser: WebBrowser, loop: Loop, site: Site, session: ToolContext) -> None:
@@ -191,7 +197,7 @@ def test_downloads_are_saved_under_clean_names(
 ) -> None:
     directory = Path(session.work)
     loop.run(browser.scan(session, url=site.url("/")))
-    for name in ("report.pdf", '"../../etc/passwd"', '".bashrc"', '"a\tb\u202e.txt"', "report.pdf"):
+    for name in ("=report.pdf", '="../../etc/passwd"', "=.bashrc", "*=UTF-8''a%09b%E2%80%AE.txt", "=report.pdf"):
         site.pages["/file"] = attachment(name)
         before = set(os.listdir(directory / "downloads")) if (directory / "downloads").exists() else set()
         sight = loop.run(browser.scan(session, url=site.url("/file")))
@@ -218,7 +224,7 @@ def test_a_clean_name_is_one_part_of_a_path(name: str) -> None:
 def test_a_download_that_breaks_off_is_told_and_leaves_nothing(
     browser: WebBrowser, loop: Loop, site: Site, session: ToolContext
 ) -> None:
-    served = attachment("cut.bin")
+    served = attachment("=cut.bin")
     site.pages["/cut"] = Served(served.body, 200, served.type, served.headers | {"content-encoding": "gzip"})
     told = events(loop.run(browser.scan(session, url=site.url("/cut"))))
     assert told and told[0][0] == "download" and told[0][1].startswith("cut.bin was not saved: "), told

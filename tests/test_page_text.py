@@ -26,7 +26,7 @@ def block(*children: Node | str) -> Node:
     return Node("block", children)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(page=pages)
 def test_every_control_is_there_once_and_no_other(page: Page) -> None:
     text = structured(page, ENDLESS).text
@@ -51,7 +51,7 @@ def test_every_control_is_there_once_and_no_other(page: Page) -> None:
             assert len(control.rest) == len(node.options)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(page=pages)
 def test_every_word_is_there(page: Page) -> None:
     text = structured(page, ENDLESS).text
@@ -61,7 +61,7 @@ def test_every_word_is_there(page: Page) -> None:
         assert word in only
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(page=pages)
 def test_plain_text_has_no_controls(page: Page) -> None:
     shown = plain(page, ENDLESS)
@@ -70,7 +70,7 @@ def test_plain_text_has_no_controls(page: Page) -> None:
     assert not re.search(r"\(… \d|\(\+\d+ like these", shown.text)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(page=pages)
 def test_no_text_poses_as_a_mark_a_region_or_a_note(page: Page) -> None:
     text = structured(page, ENDLESS).text
@@ -88,7 +88,7 @@ def test_no_text_poses_as_a_mark_a_region_or_a_note(page: Page) -> None:
     assert len([line for line in told if line.startswith("--- end ")]) <= len(frames)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(page=pages)
 def test_lines_are_the_uncut_text_without_waste(page: Page) -> None:
     shown = structured(page, ENDLESS)

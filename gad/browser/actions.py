@@ -10,7 +10,7 @@ import os
 import re
 import urllib.parse
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gad.browser import eyes
 from gad.browser.browser import explain, read_address
@@ -41,7 +41,7 @@ KEYS = {
 }  # fmt: skip
 """Names of keys as people write them, in the words of UI Events (KeyboardEvent.key)."""
 
-Ref = int | str
+Ref = int | float | str
 Put = Callable[["Locator"], Awaitable[None]]
 
 
@@ -70,22 +70,21 @@ class Actions:
             "el": (self._el, 1, 1),
         }
 
-    async def do(self, name: str, arguments: Sequence[Any]) -> None:
+    async def do(self, name: str, arguments: Sequence[Ref]) -> None:
         """Do what a script asks for. Raises BrowserError."""
         self.used = True
         function, least, most = self._functions[name]
         if not least <= len(arguments) <= most:
             raise BrowserError(f"it takes {least if least == most else f'at least {least}'} arguments")
-        wrong = [each for each in arguments if isinstance(each, bool) or not isinstance(each, int | float | str)]
-        if wrong:
-            raise BrowserError(f"{str(wrong[0])[:80]} is neither a text nor a number; give refs or CSS selectors")
         try:
             await function(*arguments)
         except _playwright_error() as exc:
             raise BrowserError(reason(str(exc))) from None
 
-    async def _find(self, ref: Ref | float) -> Locator:
-        return await eyes.find(self._page, ref if isinstance(ref, str) else int(ref))
+    async def _find(self, ref: Ref) -> Locator:
+        if isinstance(ref, float):
+            raise BrowserError(f"{ref} is no ref")
+        return await eyes.find(self._page, ref)
 
     async def _click(self, ref: Ref) -> None:
         # Playwright would also wait for the page that a click leads to, however long that takes.
@@ -167,9 +166,9 @@ def checked_file(path: str, cwd: str, script: str) -> str:
 
     Raises BrowserError unless the path stands in the script as a literal and leads to a regular file.
     """
-    if not any(f"{quote}{path}{quote}" in script for quote in "'\"`"):
+    if not _stands_in(script, path):
         raise BrowserError(f"the path must stand in the script as it is, in quotes: {path[:200]}")
-    found = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+    found = os.path.normpath(os.path.join(cwd, path))
     if not os.path.isfile(found):
         raise BrowserError(f"there is no file {found}")
     return found
@@ -186,10 +185,15 @@ def checked_address(url: str, base: str, script: str) -> str:
         raise BrowserError("the address is empty")
     address = urllib.parse.urljoin(base, plain) if plain[0] in "/?#." else read_address(plain)
     scheme = urllib.parse.urlsplit(address).scheme.lower()
-    if scheme not in WEB and address != "about:blank" and url not in script:
-        raise BrowserError(f"a {scheme}: address must stand in the script as it is: {address[:200]}")
+    if scheme not in WEB and address != "about:blank" and not _stands_in(script, url):
+        raise BrowserError(f"a {scheme}: address must stand in the script as it is, in quotes: {address[:200]}")
     read_address(address)  # the base may have a scheme that is never allowed
     return address
+
+
+def _stands_in(script: str, text: str) -> bool:
+    """Return whether a script has that literal: no part of a longer one, which a page might choose to its liking."""
+    return any(f"{quote}{text}{quote}" in script for quote in "'\"`")
 
 
 def reason(said: str) -> str:

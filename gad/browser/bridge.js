@@ -18,6 +18,12 @@
       throw trouble;
     };
     if (!open) fail(`gad.${name}: the script has ended`);
+    for (let i = 0; i < args.length; i++) {
+      const type = typeof args[i];
+      if (type !== 'number' && type !== 'string') {
+        fail(`gad.${name}: argument ${i + 1} is of type ${type}; give refs or CSS selectors, and texts`);
+      }
+    }
     if (++count > MOST_CALLS) fail(`gad.${name}: more than ${MOST_CALLS} calls in one script`);
     const made = { __proto__: null, id: count, name, args, next: null, told: null };
     if (last === null) first = made;

@@ -7,12 +7,13 @@ from there and answered there, so there is no channel that a page could find and
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from gad.browser.actions import ACTION_SECONDS, Actions
+from gad.browser.actions import ACTION_SECONDS, Actions, Ref
 from gad.browser.values import DEEPEST, LARGEST, Reading, TooLarge
 from gad.errors import BrowserError
 
@@ -62,39 +63,42 @@ class Bridge:
         begin, end = ("[await(async()=>{", "})()]") if returns else ("{", "}")
         return f"{{const gad={self._name}.api;{begin}{script}\n{end}}}\n//# sourceURL={SOURCE}"
 
-    @property
-    def offset(self) -> int:
-        """How many characters stand before a script in its first line."""
-        return len(self.wrapped("", returns=False).partition("\n")[0])
+    def offset(self, *, returns: bool) -> int:
+        """Return how many characters stand before a script in its first line."""
+        return len(self.wrapped("", returns=returns).partition("\n")[0])
 
     async def serve(self, actions: Actions) -> str:
         """Do what the script asks for, one call at a time, until it is closed and nothing is left.
 
         Return the error that could not be told to the script as it had ended, if any.
         """
-        untold = ""
+        number, error, untold = 0, "", ""
         while True:
-            await self._send("function(){return this.ready()}", awaitPromise=True)
-            asked = (await self._read("function(){return this.take()}")).value
-            if asked is None:
-                if self._closed:
-                    return untold
-                continue
-            self._call = asked["id"]
-            error = ""
-            self.serving = True
             try:
-                await actions.do(asked["name"], asked["args"])
-            except BrowserError as exc:
-                error = f"gad.{asked['name']}: {exc}"
-            finally:
-                self.serving = False
-            if self._closed:
-                untold = untold or error
-            try:
-                await self._send("function(id, error){this.answer(id, error)}", self._call, error)
-            except _playwright_error():  # the page has left, as it was to, or it shows that it could not be opened
+                code = "function(id, error){if(id)this.answer(id,error);return this.ready()}"
+                await self._send(code, number, error, awaitPromise=True)
+            except _playwright_error():  # the page has left: as it was to, or to say that it could not be opened
                 return untold or error
+            asked = (await self._read("function(){return this.take()}")).value
+            number, error = 0, ""
+            if asked is not None:
+                number = self._call = asked["id"]
+                error = await self._do(actions, asked["name"], asked["args"])
+                if self._closed:
+                    untold = untold or error
+            elif self._closed:
+                return untold
+
+    async def _do(self, actions: Actions, name: str, arguments: list[Ref]) -> str:
+        """Do one thing; return what went wrong."""
+        self.serving = True
+        try:
+            await actions.do(name, arguments)
+        except BrowserError as exc:
+            return f"gad.{name}: {exc}"
+        finally:
+            self.serving = False
+        return ""
 
     async def close(self) -> None:
         """Take no more calls. `serve` ends when those made before are done."""
@@ -118,7 +122,7 @@ class Bridge:
         found = await self._send(code, {"objectId": handle}, LARGEST, serializationOptions=_DEEP)
         if "exceptionDetails" in found:
             raise TooLarge
-        reading = Reading(_deep(found["result"]))
+        reading = await asyncio.to_thread(Reading, _deep(found["result"]))  # it may take seconds
         if reading.opaque:
             code = "function(value, paths){return this.plain(value, paths)}"
             plain = await self._read(code, {"objectId": handle}, reading.opaque)

@@ -44,6 +44,8 @@ PLACES = (
 BUILDS = ("chromium-*/chrome-*/chrome", "chromium-*/chrome-mac*/*.app/Contents/MacOS/*", "chromium_*/*/*headless*shell")
 """Where Playwright puts browsers, below its cache directory."""
 
+NOWHERE = "http://127.0.0.1:9"
+"""An address that Chromium itself refuses to ask: a port that is kept for another protocol."""
 FLAGS = (
     # Playwright switches off most of what reports to a vendor; these are left.
     "--disable-quic",
@@ -51,6 +53,9 @@ FLAGS = (
     "--disable-client-side-phishing-detection",
     "--safebrowsing-disable-auto-update",
     "--no-pings",
+    f"--gaia-url={NOWHERE}",  # asked at the start for accounts that are signed in
+    f"--autofill-server-url={NOWHERE}",  # told of every form
+    f"--component-updater=url-source={NOWHERE}",
     "--hide-crash-restore-bubble",
 )
 START_SECONDS = 30.0
@@ -276,7 +281,8 @@ class Chromium:
                 raise
             raise BrowserError(
                 f"no browser answers at browser.cdp_url, {url}: {first_line(exc)}; start it with "
-                f"--remote-debugging-port={urllib.parse.urlsplit(url).port or 9222} and a --user-data-dir of its own"
+                f"--remote-debugging-port={urllib.parse.urlsplit(url).port or 9222} and a --user-data-dir of its own, "
+                "and answer the dialog that one of its tabs may show"
             ) from None
         # A context that was there before us gets the selector engine only when it is registered after this.
         await eyes.install(playwright)

@@ -40,7 +40,13 @@
   const rootNode = method(Node, 'getRootNode');
   const contains = method(Node, 'contains');
   const dataOf = getter(CharacterData, 'data');
-  const localName = getter(Element, 'localName');
+  const rawName = getter(Element, 'localName');
+  const FOREIGN = new Set(['svg', 'a', 'title', 'use', 'script', 'style']);
+  /** The name of an HTML element; elements of SVG and XML, except a few, are given names that HTML has not. */
+  const localName = (element) => {
+    const name = rawName(element);
+    return element instanceof HTMLElement || FOREIGN.has(name) ? name : '-' + name;
+  };
   const attribute = method(Element, 'getAttribute');
   const has = method(Element, 'hasAttribute');
   const box = method(Element, 'getBoundingClientRect');
@@ -538,7 +544,7 @@
     else out.push(text);
   };
 
-  const written = (rect) => { see.started = true; see.space = false; see.gap = false; see.edge = rect; };
+  const written = (rect) => { see.writes++; see.started = true; see.space = false; see.gap = false; see.edge = rect; };
 
   const emitText = (out, data, context, rect) => {
     if (context.pre) {
@@ -590,6 +596,7 @@
       const node = ['muted', { [TARGET]: context.muted }];
       node.push(fold(data));
       out.push(node);
+      see.writes++;
       return;
     }
     if (!context.link) see.text += data.length;
@@ -863,7 +870,7 @@
       for (let i = 2; i < node.length; i++) typeof node[i] === 'string' ? push(out, node[i]) : out.push(node[i]);
       return;
     }
-    if (!shown && node.length === 2) {
+    if (!shown && !nested) {
       if (lonely || away) {
         if (context.behind && !lonely) see.behindControls++;
         Object.assign(see, { space: before.space, started: before.started, gap: before.gap, edge: before.edge });
@@ -1025,6 +1032,7 @@
       }
       boundary();
       const label = short(fold(attribute(element, 'title') || attribute(element, 'aria-label') || ''));
+      see.writes++;
       out.push(['frame', { ref: refOf(element), url: element.src || '', ...(label && { label }) }]);
       boundary();
       return;
@@ -1168,8 +1176,9 @@
     }
     const node = structure(element, name, role, kind || 'block', context);
     inner.title = titleOf(element, name, kind, node);
+    const line = { started: see.started, space: see.space, gap: see.gap, edge: see.edge };
     boundary();
-    const text = see.text, controls = see.controls;
+    const text = see.text, controls = see.controls, writes = see.writes;
     if (!kind && /^(preserve|break-spaces)$/.test(inner.space) && !elementCount(element) && /\n|  /.test(textContent(element).trim())) {
       node[0] = 'pre';
       inner.pre = true;
@@ -1190,7 +1199,7 @@
       const states = statesOf(element, name, role, '');
       if (states.length) attributes.state = states;
       const rect = box(element);
-      if (node.length === 2 && (!inner.visible || !reaches(rect, outer) || covered(element, rect, outerContext))) return;
+      if (writes === see.writes && (!inner.visible || !reaches(rect, outer) || covered(element, rect, outerContext))) return;
       if (inner.inert) see.inert++;
       else attributes.ref = refOf(element);
       see.controls++;
@@ -1201,7 +1210,9 @@
       let label = fold(attribute(element, 'aria-label') || '') || referred(element, 'aria-labelledby');
       if (label && !plain(shownText(node)).includes(plain(label))) node[1].label = short(label);
     }
-    if (node.length > 2 || node[0] === 'cell' || node[1].label) out.push(node);
+    // An empty block ends a line too, if it is in the flow.
+    if (writes === see.writes && node[0] !== 'cell' && !node[1].label && (/absolute|fixed/.test(position) || style.float !== 'none')) Object.assign(see, line);
+    else out.push(node);
   };
 
   const structure = (element, name, role, kind, context) => {
@@ -1285,6 +1296,8 @@
     return result;
   };
 
+  const LINE_END = [['break', {}]];
+
   const flattened = (items, out) => {
     for (const item of items) {
       if (typeof item === 'string' || !(BLOCK_KINDS.has(item[0]) && item[0] !== 'frame')) out.push(item);
@@ -1306,16 +1319,18 @@
       else for (const each of tidied(child)) items.push(each);
     }
     if (kind === 'pre') {
-      const texts = items.map((item) => typeof item === 'string' || !isBlock(item) ? [item] : item.slice(2)).flat();
+      const texts = items.flatMap((item) => typeof item === 'string' || !isBlock(item) ? [item] : ['\n', ...item.slice(2), '\n']);
       const found = [];
       for (const item of texts) {
-        if (typeof item === 'string' && typeof found[found.length - 1] === 'string') found[found.length - 1] += item;
+        const end = found.length - 1;
+        if (item === '\n' && (end < 0 || (typeof found[end] === 'string' && found[end].endsWith('\n')))) continue;
+        if (typeof item === 'string' && typeof found[end] === 'string') found[end] += item;
         else found.push(item);
       }
       if (typeof found[0] === 'string') found[0] = found[0].replace(/^[ \t]*\n/, '');
       const end = found.length - 1;
       if (typeof found[end] === 'string') found[end] = found[end].trimEnd();
-      return found.some((item) => typeof item !== 'string' || NOT_BLANK.test(item)) ? [[kind, node[1], ...found]] : [];
+      return found.some((item) => typeof item !== 'string' || NOT_BLANK.test(item)) ? [[kind, node[1], ...found]] : LINE_END;
     }
     if (kind === 'mark' ? items.some(isBlock) : CONTROL_KINDS.test(kind)) {
       const only = items.filter((item) => typeof item !== 'string' || NOT_BLANK.test(item));
@@ -1330,19 +1345,29 @@
         return own;
       });
       const found = joined(items, false);
-      return kind === 'mark' && !found.length ? nested : [[kind, node[1], ...found], ...nested];
+      if (kind === 'mark' && !found.length) return nested;
+      const result = [[kind, node[1], ...found], ...nested];
+      if (items.length) {  // what begins or ends with a block does so for the line around it
+        const start = items[0], end = items[items.length - 1];
+        if (start[0] === 'break') result.unshift(['break', {}]);
+        else if (start[0] === ' ') result.unshift(' ');
+        if (end[0] === 'break') result.push(['break', {}]);
+        else if (typeof end === 'string' && /\s$/.test(end)) result.push(' ');
+      }
+      return result;
     }
     const blocks = items.some(isBlock);
     if (bare(node)) {
       if (blocks) return joined(items, true);
       const found = joined(items, false);
-      return found.length ? [['block', node[1], ...found]] : [];
+      return found.length ? [['block', node[1], ...found]] : LINE_END;
     }
     let found = joined(items, false);
     if (found.length === 1 && typeof found[0] !== 'string' && bare(found[0])) found = found[0].slice(2);
     if (BLOCK_KINDS.has(kind)) {
       const empty = !found.length && !node[1].label && !/^(cell|frame|more)$/.test(kind);
-      if (empty || (kind === 'row' && found.every((cell) => cell[0] === 'cell' && cell.length === 2))) return [];
+      const cellsOnly = kind === 'row' && found.every((cell) => cell[0] === 'cell' && cell.length === 2);
+      if (empty || cellsOnly) return LINE_END;
     } else if (kind === 'mark' && !found.length) return [];
 
     return [[kind, node[1], ...found]];
@@ -1438,7 +1463,7 @@
     const html = documentElement(document);
     const remarks = [];
     see = {
-      focus: focused(), range: Document.prototype.createRange.call(document), tests: 0, testing: 0, text: 0, controls: 0, elements: 0, inert: 0,
+      focus: focused(), range: Document.prototype.createRange.call(document), tests: 0, testing: 0, writes: 0, text: 0, controls: 0, elements: 0, inert: 0,
       behindText: 0, behindControls: 0, overlays: new Set(), shown: new Set(), counts: new Map(), root: null, best: null,
       started: false, space: false, gap: false, edge: null,
     };
@@ -1453,14 +1478,14 @@
         control: false, link: false, pre: false, muted: null, title: null, list: false, table: '', likes: null, inert: false, depth: 0, row: false,
       };
       elementNode(html, context, root);
-      if (/^image\//.test(document.contentType) && root.length === 2) {
-        root.push(['image', { label: decodeURI(location.pathname.split('/').pop()) || 'image' }]);
-      }
       markMain(root);
       root[1].label = 'page';  // keeps the root from being dissolved
       root = tidied(root)[0] || ['block', {}];
       delete root[1].label;
       if (root.length === 3 && typeof root[2] !== 'string' && root[2][0] === 'block' && !root[1].selector && !root[2][1].ref) root = root[2];
+    }
+    if (/^image\//.test(document.contentType) && root.length === 2) {
+      root.push(['image', { label: short(location.pathname.split('/').pop()) || 'image' }]);
     }
     const number = (value) => value.toLocaleString('en-US');
     if (see.behindText || see.behindControls) {

@@ -56,32 +56,33 @@ async def run_script(
 
     What goes wrong in the script is in what is returned. Raises BrowserError when the page cannot be used.
     """
-    before: Page | None = None
-    if monitor:
-        before = await _look(visit, tab)
-        await eyes.watch(tab.page)
-    session = await visit.context.new_cdp_session(tab.page)
-    settled = Settled()
-    settled.tab = tab
+    session = await _attach(visit, tab)
     try:
-        travel = Travel(session)
-        earlier = frozenset(tab.requests)
-        run = _Run(visit, tab, session, travel, context, script)
-        ended = await run.run(seconds)
-        if monitor:
-            quiet = QUIET_AFTER_INPUT_SECONDS if run.input_used else QUIET_SECONDS
-            await settled.wait(visit, tab, travel, earlier, quiet)
+        return await _run_in(visit, tab, session, _Run(visit, tab, session, context, script), monitor, seconds)
     finally:
         with contextlib.suppress(Exception):  # the tab may be closed
             await session.detach()
-    notes = [ended.note] if ended.note else []
+
+
+async def _run_in(visit: Visit, tab: OpenTab, session: CDPSession, run: _Run, monitor: bool, seconds: float) -> Acted:
+    before: Page | None = None
     after: Page | None = None
-    if monitor and settled.tab is not None:
-        try:
-            after = await _look(visit, settled.tab)
-        except BrowserError as exc:
-            notes.append(str(exc))
-    elif not monitor:
+    settled = Settled(visit)
+    if monitor:
+        before = await _look(visit, tab, session)
+        await eyes.watch(tab.page)
+    earlier = frozenset(tab.requests)
+    ended = await run.run(seconds)
+    notes = [ended.note] if ended.note else []
+    if monitor:
+        quiet = QUIET_AFTER_INPUT_SECONDS if run.input_used else QUIET_SECONDS
+        await settled.wait(visit, tab, run.travel, earlier, quiet)
+        if settled.tab is not None:
+            try:
+                after = await _look(visit, settled.tab, session if settled.tab is tab else None)
+            except BrowserError as exc:
+                notes.append(str(exc))
+    else:
         settled.tab = await visit.active()
     elsewhere = settled.tab is not tab
     return Acted(
@@ -91,7 +92,7 @@ async def run_script(
         error=ended.error,
         before=None if elsewhere else before,
         after=after,
-        moved=travel.moved or elsewhere,
+        moved=run.travel.moved or elsewhere,
         brief=tuple(settled.brief),
         unsettled="; ".join(settled.unsettled),
         events=visit.take_events(),
@@ -99,13 +100,26 @@ async def run_script(
     )
 
 
-async def _look(visit: Visit, tab: OpenTab) -> Page:
+async def _attach(visit: Visit, tab: OpenTab) -> CDPSession:
+    """Return a session with a tab's debugger. It must be there before a script that may have to be stopped."""
+    try:
+        session = await asyncio.wait_for(visit.context.new_cdp_session(tab.page), LOOK_SECONDS)
+        await asyncio.wait_for(session.send("Runtime.evaluate", {"expression": "0"}), LOOK_SECONDS)
+    except TimeoutError:
+        await visit.close_tab(tab)
+        raise BrowserError(f"tab {tab.number} ({tab.url}) was closed: a script of the page runs without end") from None
+    except _playwright_error() as exc:
+        raise BrowserError(first_line(exc)) from None
+    return session
+
+
+async def _look(visit: Visit, tab: OpenTab, session: CDPSession | None) -> Page:
     try:
         found = await asyncio.wait_for(eyes.look(tab.page, after=visit.refs), LOOK_SECONDS)
     except (TimeoutError, BrowserError) as exc:
-        said = await _free(visit, tab)
+        said = "" if tab.page.is_closed() else await _free(visit, tab, session)
         if said:
-            raise BrowserError(f"tab {tab.number} was held up by a script without end; {said}") from None
+            raise BrowserError(f"tab {tab.number} is held up by a script without end: {said}") from None
         if isinstance(exc, BrowserError):
             raise
         raise BrowserError(f"tab {tab.number} could not be read within {LOOK_SECONDS:g} s; try again") from None
@@ -113,18 +127,15 @@ async def _look(visit: Visit, tab: OpenTab) -> Page:
     return found.page
 
 
-async def _free(visit: Visit, tab: OpenTab) -> str:
+async def _free(visit: Visit, tab: OpenTab, session: CDPSession | None) -> str:
     """End what holds up a tab, with the tab where it must be; return what was done, nothing for one that is free."""
-    try:
-        session = await asyncio.wait_for(visit.context.new_cdp_session(tab.page), STOP_SECONDS)
+    if session is not None:
         if await _answers(session):
             return ""
-        await asyncio.wait_for(session.send("Runtime.terminateExecution"), STOP_SECONDS)
-        if await _answers(session):
-            return "it was stopped"
-    except Exception:  # a tab that is closed is free as well
-        if tab.page.is_closed():
-            return ""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(session.send("Runtime.terminateExecution"), STOP_SECONDS)
+            if await _answers(session):
+                return "it was stopped"
     await visit.close_tab(tab)
     return "it could not be stopped, so the tab was closed"
 
@@ -140,13 +151,11 @@ async def _answers(session: CDPSession) -> bool:
 class _Run:
     """One run of a script in one document."""
 
-    def __init__(
-        self, visit: Visit, tab: OpenTab, session: CDPSession, travel: Travel, context: ToolContext, script: str
-    ) -> None:
+    def __init__(self, visit: Visit, tab: OpenTab, session: CDPSession, context: ToolContext, script: str) -> None:
         self._visit = visit
         self._tab = tab
         self._session = session
-        self._travel = travel
+        self.travel = Travel(session)
         self._context = context
         self._script = script
         self.input_used = False
@@ -155,7 +164,7 @@ class _Run:
         """Run the script to its end, or for that long."""
         try:
             async with asyncio.timeout(seconds):
-                await self._travel.begin()
+                await self.travel.begin()
                 return await self._evaluate_and_serve()
         except TimeoutError:
             return Ended(error=f"the script did not end within {seconds:g} s{await self._stop()}")
@@ -170,11 +179,12 @@ class _Run:
         actions = Actions(self._tab.page, self._context, self._script, bridge.put)
         serving = asyncio.create_task(bridge.serve(actions))
         try:
+            gone = False
             try:
                 ended = await self._evaluate(bridge)
             except _playwright_error() as exc:
-                ended = self._gone(exc)
-            untold = await self._finish(bridge, serving)
+                gone, ended = True, self._gone(exc)
+            untold = await self._finish(bridge, serving, gone=gone)
             if untold and not ended.error:
                 ended.error = untold
             return ended
@@ -183,13 +193,13 @@ class _Run:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
 
-    async def _finish(self, bridge: Bridge, serving: asyncio.Task[str]) -> str:
+    async def _finish(self, bridge: Bridge, serving: asyncio.Task[str], *, gone: bool) -> str:
         """Have the calls done that the script made and did not await; return what went wrong there."""
+        if not gone and self.travel.under_way and not bridge.serving:
+            return ""  # nothing can be done in a page that is about to leave
+        with contextlib.suppress(_playwright_error()):  # it has left
+            await bridge.close()
         try:
-            if not self._travel.under_way:
-                await bridge.close()
-            elif not bridge.serving:
-                return ""  # nothing can be done in a page that is about to leave
             return await serving
         except _playwright_error():
             return ""
@@ -203,7 +213,9 @@ class _Run:
         elif wrong is None and said["result"].get("subtype") == "promise":
             said = await self._session.send("Runtime.awaitPromise", {"promiseObjectId": said["result"]["objectId"]})
         if "exceptionDetails" in said:
-            return Ended(error=await self._explain(bridge, said["exceptionDetails"]))
+            details = said["exceptionDetails"]
+            where = self._position(details, bridge.offset(returns=returns))
+            return Ended(error=await self._explain(bridge, details) + where)
         result = said["result"]
         try:
             if "objectId" not in result:
@@ -224,7 +236,7 @@ class _Run:
         return found
 
     async def _explain(self, bridge: Bridge, details: dict[str, Any]) -> str:
-        """Return what was thrown, with its line and column in the script where they are known."""
+        """Return what was thrown."""
         thrown = details.get("exception", {})
         if thrown.get("subtype") == "error" or thrown.get("className") == "DOMException":
             text = str(thrown["description"]).partition("\n    at ")[0]
@@ -235,9 +247,10 @@ class _Run:
                 text = f"thrown: {thrown.get('description', '')}"
         else:
             text = f"thrown: {Reading(primitive(thrown)).value}" if thrown else str(details.get("text"))
-        return text + self._position(bridge, details)
+        return text
 
-    def _position(self, bridge: Bridge, details: dict[str, Any]) -> str:
+    def _position(self, details: dict[str, Any], offset: int) -> str:
+        """Return where in the script it was, in brackets, where that is known."""
         frames = details.get("stackTrace", {}).get("callFrames")
         if frames is None:  # a syntax error: its own position is that in the script
             if "scriptId" not in details:
@@ -249,7 +262,7 @@ class _Run:
         lines = self._script.split("\n")
         line, column = found["lineNumber"], found["columnNumber"]
         if line == 0:
-            column -= bridge.offset
+            column -= offset
         if line >= len(lines):  # where the script ends too early
             line, column = len(lines) - 1, len(lines[-1])
         return f" (line {line + 1}:{max(0, column) + 1})"
@@ -261,15 +274,15 @@ class _Run:
             return Ended(error="the script waits for a promise that nothing will ever resolve")
         if self._tab.page.is_closed():
             return Ended(note="the script ended when its tab was closed")
-        if self._travel.moved or self._travel.under_way:
+        if self.travel.moved or self.travel.under_way:
             return Ended(note=LEFT)
         return Ended(error=f"the script was broken off: {first_line(exc)}")
 
     async def _stop(self) -> str:
         """End a script that runs on; return what there is to say of it."""
-        if self._travel.under_way:
+        if self.travel.under_way:
             return ""
-        said = await _free(self._visit, self._tab)
+        said = await _free(self._visit, self._tab, self._session)
         return f"; {said}" if said else "; what it waits for did not come, and should it come, it will go on"
 
 

@@ -7,6 +7,7 @@ began since is in flight and it has not changed for a moment.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import urllib.parse
 from collections.abc import Collection
@@ -16,8 +17,9 @@ from gad.browser import eyes
 from gad.errors import BrowserError
 
 if TYPE_CHECKING:
-    from playwright.async_api import CDPSession, Page, Request
+    from playwright.async_api import CDPSession, Page
 
+    from gad.browser.traffic import InFlight
     from gad.browser.visits import OpenTab, Visit
 
 ARRIVAL_SECONDS = 15.0
@@ -33,6 +35,8 @@ QUIET_SECONDS = 0.2
 QUIET_AFTER_INPUT_SECONDS = 0.4
 """The same after input: fields that look for what is typed wait until one stops typing, 0.3 s being usual."""
 POLL_SECONDS = 0.03
+STUCK_SECONDS = 5.0
+"""How long a page may be busy before it is not asked any more."""
 
 
 class Travel:
@@ -46,6 +50,7 @@ class Travel:
         self.moved = False
         self.windows = 0
         self._frame = ""
+        self._url = ""
         self._going = False  # a document was asked for and is not there yet
         self._loading = False  # it is there, in part
         self._change = asyncio.Event()
@@ -80,11 +85,21 @@ class Travel:
                 return False
         return True
 
+    async def give_up(self) -> str:
+        """Stop waiting for a document; return what there is to say. The old one can be used again."""
+        if not self._going:
+            return "the page is still loading"
+        self._going = False
+        with contextlib.suppress(_playwright_error()):  # the tab may be closed
+            await self._session.send("Page.stopLoading")
+        return f"no answer came from {_place(self._url)}; going there was stopped"
+
     def _requested(self, event: dict[str, Any]) -> None:
         # Fragments are not told here; javascript: addresses and what another application opens never arrive.
         web = event["url"].partition(":")[0] in ("http", "https", "file", "data", "blob", "about")
         if event["frameId"] == self._frame and event["disposition"] == "currentTab" and web:
             self._going = True
+            self._url = event["url"]
 
     def _started(self, event: dict[str, Any]) -> None:
         if event["frameId"] == self._frame:
@@ -118,18 +133,21 @@ class Travel:
 class Settled:
     """What waiting came to: the active `tab` at its end, None when all are closed, and what was still going on."""
 
-    def __init__(self) -> None:
+    def __init__(self, visit: Visit) -> None:
         self.tab: OpenTab | None = None
+        self._last = visit.last  # tabs with greater numbers are new
         self.unsettled: list[str] = []
         self.brief: dict[str, None] = {}
 
     async def wait(
-        self, visit: Visit, tab: OpenTab, travel: Travel, earlier: Collection[Request], quiet: float
+        self, visit: Visit, tab: OpenTab, travel: Travel, earlier: Collection[InFlight], quiet: float
     ) -> None:
         """Wait for what a script in `tab` has set off; requests that are among the `earlier` do not count."""
         # A window may be opened by what comes later, so the tab is let come to rest first.
         await self._rest(tab, travel, earlier, quiet)
         active = await self._newest(visit, tab, travel)
+        if active is not None and active.number <= self._last and not tab.page.is_closed():
+            active = tab  # a person has gone to another tab
         if active is not None and active is not tab:
             await self._arrive_in_new(active)
             await self._rest(active, None, (), quiet)
@@ -154,13 +172,14 @@ class Settled:
         except (BrowserError, _playwright_error()):
             self.unsettled.append(f"tab {tab.number} is still loading")
 
-    async def _rest(self, tab: OpenTab, travel: Travel | None, earlier: Collection[Request], quiet: float) -> None:
+    async def _rest(self, tab: OpenTab, travel: Travel | None, earlier: Collection[InFlight], quiet: float) -> None:
         """Wait until a tab is at rest, or for as long as is worth it."""
-        began = changing = time.monotonic()
+        deadline = time.monotonic() + ARRIVAL_SECONDS  # for pages that lead to pages as well
+        began = changing = time.monotonic()  # `changing` is when something was in flight last
         while not tab.page.is_closed():
             if travel is not None and travel.under_way:
-                if not await travel.arrive(ARRIVAL_SECONDS):
-                    self.unsettled.append("the page is still loading")
+                if not await travel.arrive(deadline - time.monotonic()):
+                    self.unsettled.append(await travel.give_up())
                     return
                 began = changing = time.monotonic()
             now = time.monotonic()
@@ -172,7 +191,7 @@ class Settled:
             seen = await self._watched(tab.page)
             if seen is None:
                 return
-            left = quiet - min(seen.quiet, time.monotonic() - began)
+            left = quiet - min(seen.quiet, time.monotonic() - changing)
             if left <= 0 or now - changing > CHANGE_SECONDS:
                 if requests:
                     hosts = ", ".join(sorted({_place(request.url) for request in requests})[:3])
@@ -185,11 +204,11 @@ class Settled:
     async def _watched(self, page: Page) -> eyes.Watched | None:
         """Return what is seen in a page; one that has just come is watched from now on. None: it cannot be seen."""
         try:
-            seen = await eyes.watched(page)
+            seen = await asyncio.wait_for(eyes.watched(page), STUCK_SECONDS)
             if seen is None:
-                await eyes.watch(page)
-                seen = await eyes.watched(page) or eyes.Watched(0.0, ())
-        except BrowserError:
+                await asyncio.wait_for(eyes.watch(page), STUCK_SECONDS)
+                seen = eyes.Watched(0.0, ())
+        except (BrowserError, TimeoutError):
             return None
         self.brief = dict.fromkeys(seen.brief)
         return seen

@@ -22,6 +22,8 @@ OPAQUE = frozenset({"error", "function", "typedarray", "platformobject"})
 NESTED = frozenset({"object", "array", "map", "set", "nodelist", "htmlcollection"})
 
 Key = str | int
+Path = tuple[Any, ...]
+"""The way to a part of a value: nothing at the top, else the way to what it is in, and its key there."""
 
 
 class TooLarge(Exception):
@@ -39,7 +41,7 @@ class Reading:
         self.data = data
         self.opaque: list[list[Key]] = []
         self._known: dict[int, tuple[Any, int]] = {}  # by the serialisation's number: a value and its size
-        self.value, _ = self._read(data, [])
+        self.value, _ = self._read(data, ())
 
     def fill(self, plain: Mapping[str, Any]) -> None:
         """Put in what was found out about the opaque parts; the keys of `plain` are their places in the list."""
@@ -57,7 +59,7 @@ class Reading:
                 place = place[key]
             place[path[-1]] = found
 
-    def _read(self, data: Mapping[str, Any], path: list[Key] | None) -> tuple[Any, int]:
+    def _read(self, data: Mapping[str, Any], path: Path | None) -> tuple[Any, int]:
         """Return a value and its size; `path` is None where no keys lead to it. The browser bounds the depth."""
         number = data.get("weakLocalObjectReference")
         if number in self._known:
@@ -69,7 +71,7 @@ class Reading:
             self._known[number] = found
         return found
 
-    def _read_new(self, kind: str, content: Any, path: list[Key] | None) -> tuple[Any, int]:
+    def _read_new(self, kind: str, content: Any, path: Path | None) -> tuple[Any, int]:
         value: Any
         match kind:
             case "undefined" | "null":
@@ -97,26 +99,34 @@ class Reading:
                 return self._read_items(pairs, None)
             case _:
                 if kind in OPAQUE and path is not None and len(self.opaque) < MOST_OPAQUE:
-                    self.opaque.append([kind, *path])
+                    self.opaque.append([kind, *_keys(path)])
                 value = "[...]" if kind in NESTED else f"[{kind}]"
         return value, len(str(value)) + 2
 
-    def _read_items(self, content: list[Any], path: list[Key] | None) -> tuple[list[Any], int]:
+    def _read_items(self, content: list[Any], path: Path | None) -> tuple[list[Any], int]:
         items = []
         size = 2
         for index, item in enumerate(content):
-            value, more = self._read(item, None if path is None else [*path, index])
+            value, more = self._read(item, None if path is None else (path, index))
             items.append(value)
             size = _sum(size, more)
         return items, size
 
-    def _read_members(self, content: list[Any], path: list[Key] | None) -> tuple[dict[str, Any], int]:
+    def _read_members(self, content: list[Any], path: Path | None) -> tuple[dict[str, Any], int]:
         members = {}
         size = 2
         for name, item in content:
-            members[name], more = self._read(item, None if path is None else [*path, name])
+            members[name], more = self._read(item, None if path is None else (path, name))
             size = _sum(size, more + len(name) + 4)
         return members, size
+
+
+def _keys(path: Path) -> list[Key]:
+    keys: list[Key] = []
+    while path:
+        path, key = path
+        keys.append(key)
+    return keys[::-1]
 
 
 def _sum(size: int, more: int) -> int:

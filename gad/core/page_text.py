@@ -254,7 +254,7 @@ class _Writer:
                 rows += self._blocks(Node("block", (child,)), place)
                 continue
             cells = [_cell(cell) for cell in child.children]
-            heads = ["head" in cell.state for cell in cells]
+            heads = ["head" in cell.state for cell in cells if cell.children]
             line = self._row(cells, place)
             if line is None:
                 parts = self._blocks(Node("block", tuple(cells)), place)
@@ -433,7 +433,9 @@ class _Writer:
                 held, _ = self._flat(node, label=True)
                 if not value or _fold(value) == held:
                     value, label = value or held, _fold(node.label)
-        if (node.kind in _FIELDS and label == value) or node.ref in self._silent:
+        if value == label and node.kind not in _FIELDS:
+            value = ""
+        elif value == label or node.ref in self._silent:
             label = ""
         if label.startswith("[") and label.endswith("]") and not re.search(r"[\[\]]", label[1:-1]):
             label = label[1:-1].strip()
