@@ -130,9 +130,10 @@ def test_a_sandbox_that_does_not_work(site: Site, tmp_path: Path, caplog: pytest
 
 
 def test_what_a_crash_has_left_is_ended(tmp_path: Path) -> None:
-    command_line = ["bash", "-c", "sleep 60 & wait"]
-    with subprocess.Popen(command_line, env={"GAD_BROWSER": str(tmp_path)}, start_new_session=True) as left, \
-         subprocess.Popen(command_line, env={"GAD_BROWSER": f"{tmp_path}2"}, start_new_session=True) as other:  # fmt: skip
+    def start(mark: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["bash", "-c", "sleep 60 & wait"], env={"GAD_BROWSER": mark}, start_new_session=True)
+
+    with start(str(tmp_path)) as left, start(f"{tmp_path}2") as other:
         found = marked(f"GAD_BROWSER={tmp_path}")
         assert end_left_over(str(tmp_path)) == 1
         assert left.wait(5) == -signal.SIGKILL and until(lambda: not alive(found))

@@ -190,6 +190,10 @@ class Settled:
                 continue
             seen = await self._watched(tab.page)
             if seen is None:
+                if travel is not None and travel.under_way:
+                    continue  # it left while it was asked
+                if not tab.page.is_closed():
+                    self.unsettled.append("the page does not answer")
                 return
             left = quiet - min(seen.quiet, time.monotonic() - changing)
             if left <= 0 or now - changing > CHANGE_SECONDS:
