@@ -87,6 +87,25 @@ class RunScriptOf(Protocol):
         ...
 
 
+class Kin(Protocol):
+    """A session's parent and children, which share its limits and its stop."""
+
+    async def settle(self, session: Session) -> str:
+        """Have the journals of those above say what the session has used.
+
+        Return which limit of theirs is used up, in words for the user; empty when none is.
+        """
+        ...
+
+    def used_up(self, session: Session) -> str:
+        """Return the same of those above that are at work, at once."""
+        ...
+
+    async def stop_children(self, session: Session) -> None:
+        """Ask for the session's children to be halted; return when that is on the disk."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a runner is made of; the composition root chooses.
@@ -125,9 +144,10 @@ Work = CallModel | RunTool | RunScript | RunCheck
 class Runner:
     """Runs one live session."""
 
-    def __init__(self, live: Live, parts: Parts) -> None:
+    def __init__(self, live: Live, parts: Parts, kin: Kin) -> None:
         self.live = live
         self._parts = parts
+        self._kin = kin
         self._step: asyncio.Task[Record] | None = None
         self._leaving = False
 
@@ -143,20 +163,27 @@ class Runner:
 
     async def run(self) -> None:
         """Perform steps until the session waits for a client or for a model that is out of reach."""
-        session = self.live.session
+        session, kin = self.live.session, self._kin
+        used_up = await kin.settle(session)  # a crash may have come before the parent was told
         while not self._leaving:
             record: Record | None
             match session.next_step(self._parts.now()):
+                case CallModel() | Finish(limit=True) if used_up := used_up or kin.used_up(session):
+                    record = Ended(self._parts.now(), "failed", used_up, True, session.claims)
                 case AwaitReply(None):
                     return
                 case AwaitReply(question) if question is not None:
                     record = Asked(self._parts.now(), "", question.text, question.candidates)
                 case Finish() as finish:
+                    if finish.state == "stopped":
+                        await kin.stop_children(session)
                     record = self._ended(finish)
                 case CallModel() | RunTool() | RunScript() | RunCheck() as step:
                     record = await self._guarded(step)
             if record is not None:
                 await self.live.append(record)
+            if isinstance(record, Answered):
+                used_up = await kin.settle(session)
             if isinstance(record, Ended):
                 self._parts.ended(self.live)
             if isinstance(record, Deferred):

@@ -118,6 +118,7 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     usd_per_day: float | None = None
     sessions: int = 16
+    children: int = 8
     retry: Retry = field(default_factory=Retry)
     prices: Mapping[str, Price] = field(default_factory=lambda: SHIPPED)
     spool: SpoolSettings = field(default_factory=SpoolSettings)
@@ -300,6 +301,7 @@ _TOP: dict[str, rule.Field] = {
     "limits": rule.as_node,
     "usd_per_day": _USD,
     "sessions": rule.whole(1, 10_000),
+    "children": rule.whole(1, 10_000),
     "retry": rule.as_node,
     "prices": rule.as_node,
     "spool": rule.as_node,
@@ -349,6 +351,7 @@ def load(home: Path, environ: Mapping[str, str]) -> Config:
         limits=limits,
         usd_per_day=given.get("usd_per_day"),
         sessions=given.get("sessions", 16),
+        children=given.get("children", 8),
         retry=retry,
         prices=MappingProxyType(prices),
         spool=spool,

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import logging
 import os
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gad import __version__
 from gad.agent import Parts, Runner
-from gad.core.records import ChildBegan, Ended, Judged, Resumed, TurnedDown
-from gad.core.states import RESTING
+from gad.core.admission import Admission
+from gad.core.limits import Left, Spent
+from gad.core.records import ChildBegan, ChildUsed, Ended, Judged, Resumed, TurnedDown
+from gad.core.session import Session
+from gad.core.states import ENDED, RESTING
 from gad.spool import names
 from gad.spool.claim import ignore_lease_breaks
 from gad.spool.intake import Door, survey
+from gad.spool.kin import DEPTH, ancestors, left_of, named_parent, stop_children, stop_waits
 from gad.spool.live import Live
 from gad.spool.lock import SpoolLock
 from gad.spool.status import write_status
@@ -52,11 +56,30 @@ class Beside(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Bill:
+    """What a parent's journal is to say of a child: that it is there, and what it has used by now.
+
+    `fresh` says that its conversation has just begun. `told` is given which limit is used up of those whom the bill
+    concerns, or an empty text, when all have taken it: `limit` is what those so far have said, and at most `levels`
+    more are asked.
+    """
+
+    child: str
+    began: float
+    used: Spent
+    fresh: bool
+    told: asyncio.Future[str]
+    limit: str = ""
+    levels: int = DEPTH
+
+
 class Daemon:
     """One spool's daemon.
 
-    `sessions` is how many run at once. `only` restricts it to one session, and ends it when that session
-    rests. `reap` ends what a crashed daemon's calls have left running in a session.
+    `sessions` is how many run at once, and `children` how many of one session's, beyond that, while it runs. `only`
+    restricts it to one session and those below it, and ends it when that session rests. `reap` ends what a crashed
+    daemon's calls have left running in a session.
     """
 
     def __init__(
@@ -66,6 +89,7 @@ class Daemon:
         door: Door,
         *,
         sessions: int,
+        children: int = 8,
         polling: bool = False,
         only: str | None = None,
         reap: Callable[[str, Collection[str]], object] = lambda session, calls: None,
@@ -75,8 +99,9 @@ class Daemon:
         self.states: dict[str, str] = {}
         self._parts = parts
         self._door = door
-        self._slots = sessions
         self._only = only
+        self._family = set() if only is None else {only}
+        self._made = time.time()
         self._reap = reap
         self._beside = beside
         self._polling = polling
@@ -85,12 +110,11 @@ class Daemon:
         self._again: set[str] = set()
         self._runners: dict[str, Runner] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._queue: list[tuple[int, float, str]] = []
-        self._queued: set[str] = set()
-        self._called: set[str] = set()  # being read back from their journals to take a free slot
+        self._admission = Admission(sessions, children)
+        self._called: set[str] = set()  # being read back from their journals to take the place that they have
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._blocked: dict[str, asyncio.TimerHandle] = {}
-        self._newborn: dict[str, list[str]] = {}  # by parent: children that its journal does not tell of yet
+        self._bills: dict[str, list[_Bill]] = {}  # by parent: what its journal does not tell of yet
         self._ending = asyncio.Event()
         self._kick = asyncio.Event()
         self._draining = False
@@ -143,6 +167,10 @@ class Daemon:
     async def _leave(self) -> None:
         self._draining = True
         self._state = "draining"
+        for bills in self._bills.values():
+            for bill in bills:
+                _answer(bill, bill.limit)  # the child reports again when it goes on
+        self._bills.clear()
         notify("STOPPING=1")
         self._write_status()
         for timer in (*self._timers.values(), *self._blocked.values()):
@@ -185,13 +213,24 @@ class Daemon:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
 
     def _survey_all(self) -> dict[str, str]:
-        if self._only is not None:
-            return {self._only: ""}
         with os.scandir(self.spool) as entries:
-            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        return {
-            name: survey(os.path.join(self.spool, name)).settled for name in found if names.valid_session_name(name)
-        }
+            found = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+        chosen = [entry.name for entry in found if names.valid_session_name(entry.name)]
+        if self._only is not None:  # a child of it is new
+            recent = {entry.name for entry in found if entry.stat(follow_symlinks=False).st_mtime >= self._made}
+            chosen = [name for name in chosen if name in self._family or (name in recent and self._concerned(name))]
+        settled = {name: survey(os.path.join(self.spool, name)).settled for name in chosen}
+        return settled if self._only is None else settled | {self._only: ""}
+
+    def _concerned(self, name: str) -> bool:
+        """Return whether a session is this daemon's: `only`'s one, and what is below it, are all when there is one."""
+        if self._only is None or name in self._family:
+            return True
+        above = named_parent(os.path.join(self.spool, name))
+        if above is None or self._only not in ancestors(self.spool, above):
+            return False
+        self._family.add(name)
+        return True
 
     async def _look_at_all(self) -> None:
         found = await asyncio.to_thread(self._survey_all)
@@ -217,7 +256,7 @@ class Daemon:
 
     def poke(self, name: str) -> None:
         """Look at a session, soon. Looks at one session never overlap."""
-        if self._draining or (self._only is not None and name != self._only):
+        if self._draining or not self._concerned(name):
             return
         if name in self._looking:
             self._again.add(name)
@@ -229,21 +268,25 @@ class Daemon:
         try:
             while True:
                 self._again.discard(name)
+                bills = self._bills.pop(name, [])
                 try:
-                    await self._look_once(name)
+                    await self._look_once(name, bills)
                 except Exception:
                     if await asyncio.to_thread(os.path.isdir, os.path.join(self.spool, name)):
                         log.exception("session %s: looking at it failed", name)
                     else:  # the client has removed the directory meanwhile
                         self._forget(name)
+                for bill in bills:
+                    _answer(bill, bill.limit)
                 if name not in self._again or self._draining:
                     return
         finally:
             self._looking.discard(name)
-            self._called.discard(name)
+            self._call_off(name)
             self._admit_next()
 
-    async def _look_once(self, name: str) -> None:
+    async def _look_once(self, name: str, bills: list[_Bill]) -> None:
+        """Look; the bills that could be taken are gone from the list then."""
         live = self._live.get(name)
         if live is not None and live.gone:
             if name in self._runners:
@@ -251,16 +294,19 @@ class Daemon:
                 return
             self._drop(live)
             live = None
-        live = live or await self._open(name)
+        live = live or await self._open(name, wanted=bool(bills))
         if live is None:
             return
-        intake = await live.take_in(self._door)
-        if intake.fresh and (parent := live.session.options.parent):
-            self._newborn.setdefault(parent, []).append(name)
-            self.poke(parent)
-        for child in self._newborn.pop(name, ()):
-            if live.session.state != "new" and not live.damage and child not in live.session.children:
-                await live.append(ChildBegan(self._parts.now(), child))
+        if (
+            live.session.state in ENDED
+            and live.session.children
+            and await asyncio.to_thread(stop_waits, live.directory)
+        ):
+            await self.stop_children(live.session)  # first, since nothing will follow from the request itself
+        intake = await live.take_in(self._door, self._left)
+        if intake.fresh:
+            self._bill(live.session, fresh=True)
+        await self._take_bills(live, bills)
         if live.session.state == "running" and name not in self._runners:
             await self._resume(live)
         if intake.trouble is not None:
@@ -281,14 +327,14 @@ class Daemon:
         self._blocked.pop(name, None)
         self.poke(name)
 
-    async def _open(self, name: str) -> Live | None:
-        """Return the session, replayed, or None when there is nothing to do for it."""
+    async def _open(self, name: str, *, wanted: bool) -> Live | None:
+        """Return the session, replayed, or None when there is nothing to do for it and it is not `wanted`."""
         directory = os.path.join(self.spool, name)
         seen = await asyncio.to_thread(survey, directory)
         if name not in self.states and not self._watch.problem and not self._watch.covers(directory):
             log.warning("no more file events, looking every %g s instead: %s", POLL, self._watch.problem)
             self._kick.set()
-        if seen.settled and name not in self._newborn:
+        if seen.settled and not wanted:
             self._set_state(name, seen.settled)
             return None
         if not seen.anything:
@@ -329,12 +375,11 @@ class Daemon:
             self._timers[name] = self._loop.call_later(min(wait, 86400.0), self.poke, name)
             self._drop(live)
             return
-        self._called.discard(name)
-        if name not in self._queued:
-            self._queued.add(name)
-            heapq.heappush(self._queue, (-session.options.priority, session.since, name))
+        self._call_off(name)
+        options = session.options
+        self._admission.enqueue(name, options.sponsor, priority=options.priority, since=session.since)
         self._admit_next()
-        if name in self._queued:
+        if self._admission.queued(name):
             self._drop(live)
 
     def _set_state(self, name: str, state: str) -> None:
@@ -365,21 +410,25 @@ class Daemon:
     # -- running ---------------------------------------------------------------------------------
 
     def _admit_next(self) -> None:
-        while self._queue and len(self._runners) + len(self._called) < self._slots and not self._draining:
-            _, _, name = heapq.heappop(self._queue)
-            self._queued.discard(name)
+        while not self._draining and (name := self._admission.take()) is not None:
             live = self._live.get(name)
-            if name in self._runners:
-                continue
             if live is None:
                 self._called.add(name)
                 self.poke(name)
             else:
                 self._admit(live)
 
+    def _call_off(self, name: str) -> None:
+        """Take back the place of a session that was called to take it."""
+        if name in self._called:
+            self._called.discard(name)
+            self._admission.leave(name)
+
     def _admit(self, live: Live) -> None:
-        runner = Runner(live, self._parts)
+        runner = Runner(live, self._parts, self)
         self._runners[live.name] = runner
+        self._called.discard(live.name)
+        self._admission.place(live.name, live.session.options.sponsor)
         self._spawn(self._run(runner))
 
     async def _run(self, runner: Runner) -> None:
@@ -394,6 +443,7 @@ class Daemon:
                 await self._break(live, exc)
         finally:
             del self._runners[live.name]
+            self._admission.leave(live.name)
         # What came in while the last step ended has been seen by nobody: look once more, then settle.
         self.poke(live.name)
         self._admit_next()
@@ -404,6 +454,103 @@ class Daemon:
             await live.append(Ended(self._parts.now(), "failed", f"internal error: {type(exc).__name__}: {exc}"))
         except Exception:
             log.exception("session %s: could not even be ended", live.name)
+
+    # -- families --------------------------------------------------------------------------------
+
+    async def settle(self, session: Session) -> str:
+        """Have the journals of those above say what the session has used; return which limit of theirs is used up."""
+        bill = self._bill(session) if session.options.sponsor else None
+        return await bill.told if bill is not None else ""
+
+    def used_up(self, session: Session) -> str:
+        """Return which limit is used up of those above that are at work."""
+        above = session.options.sponsor
+        for _ in range(DEPTH):
+            live = self._live.get(above) if above else None
+            if live is None or session.name not in live.session.children:
+                return ""
+            session, above = live.session, live.session.options.sponsor
+            if limit := _used_up(session):
+                return limit
+        return ""
+
+    async def stop_children(self, session: Session) -> None:
+        """Ask for the session's children to be halted; return when that is on the disk."""
+        await self._stop(session.name, [child for child in session.children if self.states.get(child) not in ENDED])
+
+    async def _stop(self, parent: str, children: Collection[str]) -> None:
+        for child in await asyncio.to_thread(stop_children, self.spool, parent, children):
+            self.poke(child)
+
+    def _left(self, parent: str) -> Left:
+        """Return, in any thread, what a parent's limits still allow."""
+        live = self._live.get(parent)
+        return live.session.allowance.left if live is not None else left_of(self.spool, parent)
+
+    def _bill(self, session: Session, *, fresh: bool = False) -> _Bill | None:
+        """Tell a session's parent, soon, what the session has used; None when it has no parent."""
+        options = session.options
+        if options.parent is None:
+            return None
+        used = _cost(session) if options.sponsor is not None else Spent()
+        bill = _Bill(session.name, session.began, used, fresh, self._loop.create_future())
+        self._send(options.parent, bill)
+        return bill
+
+    def _send(self, parent: str, bill: _Bill) -> None:
+        if self._draining or not self._concerned(parent):
+            _answer(bill, bill.limit)
+            return
+        self._bills.setdefault(parent, []).append(bill)
+        self.poke(parent)
+
+    async def _take_bills(self, live: Live, bills: list[_Bill]) -> None:
+        """Journal what children report, and pass on to this session's own parent what it comes to with them.
+
+        A child that began before this conversation is not part of it. What cannot be passed on any further is
+        answered; what was not taken stays in the list.
+        """
+        session, now = live.session, self._parts.now
+        while bills and session.state != "new" and not live.damage:
+            child, began, used, fresh = bills[0].child, bills[0].began, bills[0].used, bills[0].fresh
+            born = child not in session.children and (fresh or began >= session.began)
+            if born:
+                await live.append(ChildBegan(now(), child))
+            if child in session.children and used != session.allowance.charged(child, began):
+                await live.append(ChildUsed(now(), child, began, used.tokens, used.usd))
+            if born and (session.stop_requested or session.state == "stopped"):
+                await self._stop(session.name, [child])
+            self._pass_on(session, bills.pop(0))
+
+    def _pass_on(self, session: Session, bill: _Bill) -> None:
+        """Answer a bill that this session has taken, or have its own parent do so."""
+        above = session.options.sponsor
+        ours = bill.child in session.children
+        limit = bill.limit or (_used_up(session) if ours else "")
+        if ours and above is not None and bill.levels:
+            used, levels = _cost(session), bill.levels - 1
+            self._send(above, _Bill(session.name, session.began, used, False, bill.told, limit, levels))
+        else:
+            _answer(bill, limit)
+
+
+def _cost(session: Session) -> Spent:
+    """Return what a session and its children have used of what they share with those above."""
+    total = session.allowance.total
+    return Spent(tokens=total.tokens, usd=total.usd)
+
+
+def _answer(bill: _Bill, limit: str) -> None:
+    """Answer a bill, unless somebody has done so."""
+    if not bill.told.done():
+        bill.told.set_result(limit)
+
+
+def _used_up(session: Session) -> str:
+    """Return which limit of a session is used up that its children share, in words for the user of one of those."""
+    limit = session.allowance.over_cost()
+    of = f"what session {session.name} may use, its children included, is used up"
+    return f"{of}: {limit}; a reply to {session.name} allows the same again" if limit else ""
 
 
 def notify(message: str) -> None:

@@ -6,6 +6,8 @@ import logging
 import os
 import platform
 import pwd
+import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from gad.agent import Parts, RetryPolicy
 from gad.browser.browser import WebBrowser
 from gad.cli.memory_engine import MemoryEngine
+from gad.cli.trigger_file import door_of, parser_of
 from gad.config import Config, Model, read_key
 from gad.core.budget import Price
 from gad.core.ports import Provider
 from gad.core.task import TaskOptions
-from gad.daemon import Daemon
+from gad.daemon import Beside, Daemon
 from gad.errors import AuthError, ConfigError, GadError
 from gad.memory.controller import Controller
 from gad.memory.door import ClosedMemory
@@ -29,12 +32,14 @@ from gad.memory.shipped import prepare
 from gad.memory.store import MemoryStore
 from gad.spool.claim import Rules
 from gad.spool.intake import Beginning, Door
+from gad.spool.kin import parent_options
 from gad.spool.ledger import Ledger
 from gad.task_file import check_cwd, parse_task
 from gad.tools.environment import child_environment
 from gad.tools.orphans import HOME, end_orphans, identity
 from gad.tools.process import run_command
 from gad.tools.toolset import all_tools
+from gad.triggers.host import Host
 
 if TYPE_CHECKING:
     from gad.providers.stream import StreamProvider
@@ -159,7 +164,7 @@ def build_daemon(
     os.makedirs(spool, mode=0o700, exist_ok=True)
     home = str(config.home)
     ledger = Ledger(spool)
-    base = child_environment(environ, {})
+    base = with_gad(child_environment(environ, {}))
 
     def environment(session: str, call: str) -> Mapping[str, str]:
         return base | identity(home, session, call)
@@ -185,7 +190,7 @@ def build_daemon(
     def begin(session: str, task: str | None) -> Beginning:
         options = parse_task(task, models=config.models) if task is not None else TaskOptions()
         check_cwd(options)
-        effective = with_defaults(options, config)
+        effective = with_defaults(options, config, parent_options(spool, session, options))
         first = config.chain_of(effective.model or config.model)[0]
         persist = config.models[first].provider == "local"
         # A small model loses its task in what it is told beside it.
@@ -210,16 +215,29 @@ def build_daemon(
         spent_today=ledger.spent_today,
         spend=ledger.spend,
     )
+    beside: list[Beside] = [browser] if engine is None else [engine, browser]
+    if only is None:
+        beside.append(build_triggers(config, base))
     return Daemon(
         spool,
         parts,
         Door(Rules(config.spool.max_bytes, owners(config.spool.users)), begin),
         sessions=config.sessions,
+        children=config.children,
         polling=bool(config.spool.polling),
         only=only,
         reap=lambda session, calls: end_orphans(home, session, (*calls, "gate")),
-        beside=(browser,) if engine is None else (engine, browser),
+        beside=beside,
     )
+
+
+def with_gad(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which `gad` is found: agents hand in sessions of their own with it."""
+    path = environment.get("PATH", os.defpath)
+    here = os.path.dirname(sys.executable)
+    if shutil.which("gad", path=path) is None and os.access(os.path.join(here, "gad"), os.X_OK):
+        path = f"{path}{os.pathsep}{here}"
+    return {**environment, "PATH": path}
 
 
 def build_browser(config: Config, environment: Mapping[str, str]) -> WebBrowser:
@@ -239,6 +257,17 @@ def build_browser(config: Config, environment: Mapping[str, str]) -> WebBrowser:
     )
 
 
+def build_triggers(config: Config, environment: Mapping[str, str]) -> Host:
+    """Return the host of this home's triggers, which see the given environment."""
+    return Host(
+        str(config.home),
+        parse=parser_of(config),
+        door=door_of(config),
+        environment=environment,
+        polling=bool(config.spool.polling),
+    )
+
+
 def build_memory(config: Config, environment: Callable[[str, str], Mapping[str, str]]) -> MemoryEngine:
     """Return the memory of this home, its directories made, and what learns from sessions."""
     store = MemoryStore(str(config.memory_dir))
@@ -253,14 +282,17 @@ def build_memory(config: Config, environment: Callable[[str, str], Mapping[str, 
     return engine
 
 
-def with_defaults(options: TaskOptions, config: Config) -> TaskOptions:
-    """Return the options that are in force: what the task says, else what gad.yaml says."""
+def with_defaults(options: TaskOptions, config: Config, parent: TaskOptions | None = None) -> TaskOptions:
+    """Return the options that are in force: what the task says, else what gad.yaml says.
+
+    A child asks nobody where its parent may not.
+    """
     limits = config.limits
     found = options.to_json()
     for name in ("turns", "tokens", "usd", "seconds"):
         found.setdefault(name, getattr(limits, name))
     found.setdefault("model", config.model)
-    found.setdefault("ask", config.ask)
+    found.setdefault("ask", (parent.ask if parent is not None else None) or config.ask)
     return TaskOptions.from_json(found)
 
 

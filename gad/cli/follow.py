@@ -22,7 +22,7 @@ from gad.spool.status import read_status
 _FASTEST = 0.01
 _SLOWEST = 0.2
 _GRACE = 3.0
-_BESIDE = frozenset({"context", "child", "stop", "rejected", "judged"})
+_BESIDE = frozenset({"context", "child", "child_used", "stop", "rejected", "judged"})
 """Records that can follow a round's end without opening a new one."""
 _ENDS = frozenset({"ended", "asked"})
 

@@ -121,7 +121,7 @@ def config_command(place: Place, as_json: bool) -> None:
 
 
 def _settings(config: Config) -> Iterable[tuple[str, Any, str]]:
-    for key in ("model", "usd_per_day", "sessions", "ask"):
+    for key in ("model", "usd_per_day", "sessions", "children", "ask"):
         yield key, getattr(config, key), config.source(key)
     sections: dict[str, Any] = {"limits": config.limits, "retry": config.retry, "spool": config.spool}
     sections["memory"] = config.memory

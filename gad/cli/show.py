@@ -178,6 +178,15 @@ def _moved(record: Record) -> Iterator[str]:
         yield record["error"]
 
 
+def _child(record: Record) -> Iterator[str]:
+    yield _head(record, f"child {record['child']}")
+
+
+def _child_used(record: Record) -> Iterator[str]:
+    cost = "cost unknown" if record["usd"] is None else f"${record['usd']:.4f}"
+    yield _head(record, f"child {record['child']} has used {record['tokens']} tokens, {cost}")
+
+
 def _judged(record: Record) -> Iterator[str]:
     yield _head(record, f"you: {'ok' if record['ok'] else 'bad'}")
     if record["words"]:
@@ -204,6 +213,8 @@ _LINES: Mapping[str, Callable[[Record], Iterator[str]]] = {
     "context": _context,
     "rejected": _rejected,
     "calling": _nothing,
+    "child": _child,
+    "child_used": _child_used,
     "answer": _answer,
     "tool_started": _nothing,
     "tool_finished": _result,

@@ -38,8 +38,19 @@ def read_text(words: Sequence[str], file: str | None, place: Place) -> bytes:
     return data
 
 
+def parent_here(place: Place) -> str | None:
+    """Return the session of this home whose command this process is, None when it is nobody's."""
+    session, home = os.environ.get("GAD_SESSION"), os.environ.get("GAD_HOME")
+    if not session or not home or os.path.realpath(home) != os.path.realpath(place.home()):
+        return None
+    return session if (place.spool() / session).is_dir() else None
+
+
 def task_text(given: dict[str, str | None], settings: Sequence[str], place: Place) -> str | None:
-    """Return task.yaml for the options that were given, or None. Raises UsageError and ConfigError."""
+    """Return task.yaml for the options that were given, or None. Raises UsageError and ConfigError.
+
+    What a session's command hands in is that session's child; `parent=` says that it is nobody's.
+    """
     from gad.spool.status import quote
 
     chosen = {key: value for key, value in given.items() if value is not None}
@@ -50,6 +61,8 @@ def task_text(given: dict[str, str | None], settings: Sequence[str], place: Plac
         if key in chosen:
             raise click.BadParameter(f"{key} is given twice", param_hint="--set")
         chosen[key] = value
+    if not chosen.setdefault("parent", parent_here(place) or ""):
+        del chosen["parent"]
     if not chosen:
         return None
     from gad.task_file import check_cwd, parse_task
@@ -59,13 +72,26 @@ def task_text(given: dict[str, str | None], settings: Sequence[str], place: Plac
     return text
 
 
+def how_text(
+    place: Place, *, cwd: str | None, model: str | None, check: str | None, settings: Sequence[str]
+) -> str | None:
+    """Return task.yaml for what `how_options` say, or None. Raises UsageError and ConfigError."""
+    given = {"cwd": os.path.abspath(os.path.expanduser(cwd)) if cwd else None, "model": model, "check": check}
+    return task_text(given, settings, place)
+
+
 def task_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add what says which task is handed in, and how; the command passes all of it on to `hand_in`."""
+    command = how_options(command)
+    command = click.option("--name", metavar="SESSION", help="The new session's name; made up by default.")(command)
+    command = click.option("--file", "-f", metavar="F", help="Read the task from a file.")(command)
+    return click.argument("text", nargs=-1)(command)
+
+
+def how_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what says how a task is done; the command passes it on to `how_text`."""
     for option in reversed(
         (
-            click.argument("text", nargs=-1),
-            click.option("--file", "-f", metavar="F", help="Read the task from a file."),
-            click.option("--name", metavar="SESSION", help="The new session's name; made up by default."),
             click.option("--cwd", metavar="DIR", help="Where the agent works."),
             click.option("--model", metavar="NAME", help="Which model answers (gad models lists them)."),
             click.option(
@@ -101,8 +127,7 @@ def hand_in(
     """
     spool = place.spool()
     message = read_text(text, file, place)
-    given = {"cwd": os.path.abspath(os.path.expanduser(cwd)) if cwd else None, "model": model, "check": check}
-    task = task_text(given, settings, place)
+    task = how_text(place, cwd=cwd, model=model, check=check, settings=settings)
     return drop.submit(spool, name if name is not None else drop.new_session_name(time.time()), message, task)
 
 

@@ -68,6 +68,20 @@ class ChildBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildUsed:
+    """What a child's conversation, which began at `began`, has used by now, its own children included.
+
+    `usd` is None once a part of it is unknown.
+    """
+
+    at: float
+    child: str
+    began: float
+    tokens: int
+    usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class StopAsked:
     """stop.txt was dropped."""
 
@@ -261,6 +275,7 @@ Record = (
     | Said
     | Pinned
     | ChildBegan
+    | ChildUsed
     | StopAsked
     | TurnedDown
     | Calling
@@ -286,6 +301,7 @@ KINDS: Mapping[str, type[Record]] = {
     "message": Said,
     "context": Pinned,
     "child": ChildBegan,
+    "child_used": ChildUsed,
     "stop": StopAsked,
     "rejected": TurnedDown,
     "calling": Calling,

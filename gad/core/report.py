@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from gad.core.limits import Spent
 from gad.core.session import Session
 
 
@@ -36,6 +37,9 @@ def status_of(session: Session) -> dict[str, Any]:
         values["parent"] = session.options.parent
     if session.children:
         values["children"] = list(session.children)
+    if (used := session.allowance.children) != Spent():
+        values["children_tokens"] = used.tokens
+        values["children_cost_usd"] = "unknown" if used.usd is None else round(used.usd, 6)
     return {key: value for key, value in values.items() if value != ""}
 
 

@@ -24,6 +24,7 @@ from gad.core.records import (
     Checked,
     Checking,
     ChildBegan,
+    ChildUsed,
     Decided,
     Deferred,
     Ended,
@@ -287,6 +288,9 @@ class Session:
 
     def _on_child(self, record: ChildBegan) -> None:
         self.children.append(record.child)
+
+    def _on_child_used(self, record: ChildUsed) -> None:
+        self.allowance.charge(record.child, record.began, tokens=record.tokens, usd=record.usd)
 
     def _on_stop(self, record: StopAsked) -> None:
         self._take(record.n)

@@ -32,6 +32,7 @@ TABLE: Mapping[str, Mapping[State, State]] = {
     },
     "context": _SAME,
     "child": _SAME,
+    "child_used": _SAME,
     "stop": _SAME,
     "rejected": {"new": "new", **_SAME},
     "calling": {"queued": "running", "running": "running", "deferred": "running"},

@@ -36,6 +36,11 @@ class TaskOptions:
     not_before: float | None = None
     labels: tuple[str, ...] = ()
 
+    @property
+    def sponsor(self) -> str | None:
+        """The session whose work this one is part of: its parent, but not that of a review, which nobody has sent."""
+        return self.parent if self.review is None else None
+
     def to_json(self) -> dict[str, Any]:
         """Return what differs from the defaults, for the journal."""
         default = asdict(TaskOptions())

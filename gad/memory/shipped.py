@@ -1,4 +1,4 @@
-"""Procedures that come with gad: what a new memory begins with. Their owner may change or remove them like any other."""
+"""Procedures that come with gad: what a new memory begins with. Its owner may change or remove them like any other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import resources
 
 from gad.memory.store import META, MemoryStore
 
-PROCEDURES = ("sops/web/SOP.md",)
+PROCEDURES = ("sops/web/SOP.md", "sops/sub-agents/SOP.md")
 
 
 def prepare(store: MemoryStore) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from gad.spool.names import INPUT, REPLY, STOP, TASK, VERDICT, valid_session_nam
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _NO_REPLACE = 1
 _AT_FDCWD = -100
+_UNFINISHED = ".new-"
 _NO_SUCH_CALL = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
 
 
@@ -28,11 +30,7 @@ def submit(spool: Path, name: str, text: bytes, task: str | None = None) -> Path
 
     Raises GadError when the name is not a session's name, is taken, or the spool is not there.
     """
-    if not valid_session_name(name):
-        raise GadError(
-            f"{name!r} is not a session's name; use at most 128 letters, digits, '.', '_' and '-', "
-            f"the first a letter or a digit"
-        )
+    _check_name(name)
     directory = spool / name
     try:
         directory.mkdir()
@@ -41,11 +39,46 @@ def submit(spool: Path, name: str, text: bytes, task: str | None = None) -> Path
             f"session {name} exists already; go on with it (gad reply {name} ...) or take another name"
         ) from None
     except FileNotFoundError:
-        raise GadError(f"{spool} is not there; make the home whole with: gad init {spool.parent}") from None
+        raise _no_spool(spool) from None
     if task:
         put(directory, TASK, task.encode())
     put(directory, INPUT, text)
     return directory
+
+
+def submit_once(spool: Path, name: str, text: bytes, task: str | None = None) -> bool:
+    """Hand in a task as a new session whose directory appears whole and on disk, or not at all.
+
+    Return False, with nothing changed, when the name is taken: of all who try, at once or one after the other, one
+    is told True. A crash leaves the whole session, or nothing but what `remove_unfinished` removes.
+
+    Raises GadError when the name is not a session's name or the spool is not there; OSError.
+    """
+    _check_name(name)
+    aside = spool / f"{_UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        aside.mkdir()
+    except FileNotFoundError:
+        raise _no_spool(spool) from None
+    try:
+        if task:
+            _write_new(aside / TASK, task.encode())
+        _write_new(aside / INPUT, text)
+        _sync(aside)
+        if not _rename_whole(aside, spool / name):
+            return False
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    _sync(spool)
+    return True
+
+
+def remove_unfinished(spool: Path) -> None:
+    """Remove what `submit_once` left behind in processes that died in the middle of it."""
+    for aside in spool.glob(f"{_UNFINISHED}*"):
+        number = aside.name.removeprefix(_UNFINISHED).partition("-")[0]
+        if number.isdecimal() and not _alive(int(number)):
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def reply(directory: Path, text: bytes, *, patience: float = 2.0) -> None:
@@ -144,6 +177,41 @@ def _rename_new(source: Path, target: Path) -> bool:
     if code in _NO_SUCH_CALL:
         return False
     raise OSError(code, os.strerror(code), str(target))
+
+
+def _rename_whole(source: Path, target: Path) -> bool:
+    """Rename a directory that is not empty; return False when something is there already."""
+    try:
+        if not _rename_new(source, target):
+            # As good here: a plain rename replaces no file, and no directory but an empty one.
+            os.rename(source, target)
+    except OSError as exc:
+        if exc.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            return False
+        raise
+    return True
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _check_name(name: str) -> None:
+    if not valid_session_name(name):
+        raise GadError(
+            f"{name!r} is not a session's name; use at most 128 letters, digits, '.', '_' and '-', "
+            f"the first a letter or a digit"
+        )
+
+
+def _no_spool(spool: Path) -> GadError:
+    return GadError(f"{spool} is not there; make the home whole with: gad init {spool.parent}")
 
 
 def _check_session(directory: Path) -> None:

@@ -10,9 +10,11 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from gad.core.limits import Left
 from gad.core.records import Begin, Judged, Pinned, Record, Said, StopAsked, TurnedDown
 from gad.core.session import Session
 from gad.core.states import ENDED
@@ -24,6 +26,8 @@ from gad.spool.files import sync_directory
 from gad.spool.journal import Journal, newest
 from gad.spool.status import read_status
 
+_REACHES = (1 << 12, 1 << 16, 1 << 20)
+"""How many bytes of a journal's end are read to see whether the session rests."""
 _NUMBERED = re.compile(r"(?:\.claim|rejected)-(\d+)-")
 
 
@@ -94,24 +98,32 @@ def survey(directory: str, known: str = "") -> Survey:
 
 def _settled(directory: str) -> str:
     """Return the state of a session that rests and whose status.txt says so; "" when a closer look is needed."""
+    journal = os.path.join(directory, names.JOURNAL)
+    state = next((found for reach in _REACHES if (found := _resting(newest(journal, reach))) is not None), "")
+    return state if state and read_status(directory).get("state") == state else ""
+
+
+def _resting(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the state in which the newest records leave a session, "" when it does not rest, None when they are few.
+
+    After a round's end there may be any number of records on what the session's children do.
+    """
     state, stopped = "", False
-    for record in newest(os.path.join(directory, names.JOURNAL)):
+    for record in records:
         match record.get("kind"):
-            case "context" | "child" | "judged":
+            case "context" | "child" | "child_used" | "judged":
                 continue
             case "stop":
                 stopped = True
             case "rejected":
                 state = "rejected"
             case "ended":
-                state = state or str(record.get("state"))
-                break
+                return state or str(record.get("state"))
             case "asked" if not stopped:
-                state = state or "asking"
-                break
+                return state or "asking"
             case _:
                 return ""
-    return state if state and read_status(directory).get("state") == state else ""
+    return state or None
 
 
 class Door:
@@ -129,22 +141,34 @@ class Door:
         self._steadiness = Steadiness()
 
     def take_in(
-        self, directory: str, session: Session, journal: Callable[[], Journal], *, damaged: bool = False
+        self,
+        directory: str,
+        session: Session,
+        journal: Callable[[], Journal],
+        *,
+        damaged: bool = False,
+        left: Callable[[str], Left] = lambda parent: Left(),
     ) -> Intake:
         """Claim and journal what clients have left. `journal` opens the session's journal for appending.
 
         The session is only read: the caller folds the records in. A damaged session takes a new input.txt
-        and nothing else.
+        and nothing else. `left` says what a parent's limits still allow: a child's own are no more.
         """
         intake = Intake()
         try:
-            self._take_all(directory, session, journal, intake, damaged)
+            self._take_all(directory, session, journal, intake, damaged, left)
         except OSError as exc:
             intake.trouble = exc
         return intake
 
     def _take_all(
-        self, directory: str, session: Session, journal: Callable[[], Journal], intake: Intake, damaged: bool
+        self,
+        directory: str,
+        session: Session,
+        journal: Callable[[], Journal],
+        intake: Intake,
+        damaged: bool,
+        left: Callable[[str], Left],
     ) -> None:
         seen = survey(directory)
         claims = list(seen.claims)
@@ -184,7 +208,7 @@ class Door:
                 there = os.path.lexists(os.path.join(directory, names.claim_name(n, name)))
                 intake.blocked = intake.blocked or there
             elif name == names.INPUT:
-                self._take_input(directory, session, taken, intake, journal)
+                self._take_input(directory, session, taken, intake, journal, left)
                 begun = begun or intake.fresh
                 idle = idle and not intake.fresh
             else:
@@ -233,17 +257,23 @@ class Door:
         release(directory, taken.n, taken.file)
 
     def _take_input(
-        self, directory: str, session: Session, taken: Taken, intake: Intake, journal: Callable[[], Journal]
+        self,
+        directory: str,
+        session: Session,
+        taken: Taken,
+        intake: Intake,
+        journal: Callable[[], Journal],
+        left: Callable[[str], Left],
     ) -> None:
         if taken.problem:
             self._turn_down(directory, taken, taken.problem, intake, journal)
             return
         try:
-            options = self._read_options(directory)
-            if options is _UNFINISHED:
+            task = self._read_options(directory)
+            if task is _UNFINISHED:
                 intake.blocked = True
                 return
-            beginning = self._begin(os.path.basename(directory), options)
+            beginning = self._begin(os.path.basename(directory), task)
         except (ConfigError, Rejected) as exc:
             why = f"{exc}. Both files are kept; drop a correct task.yaml, then input.txt again"
             self._turn_down(directory, taken, why, intake, journal)
@@ -256,8 +286,11 @@ class Door:
         intake.fresh = True
         intake.records.clear()
         name = os.path.basename(directory)
+        options = beginning.options
+        if options.sponsor is not None:
+            options = left(options.sponsor).bound(options)
         at = self._now()
-        begin = Begin(at, name, beginning.options, beginning.preamble, beginning.persist, beginning.memory)
+        begin = Begin(at, name, options, beginning.preamble, beginning.persist, beginning.memory)
         self._write(begin, intake, journal)
         self._write(Said(at, taken.n, taken.file, taken.text), intake, journal)
         release(directory, taken.n, taken.file)

@@ -118,22 +118,25 @@ def decoded(data: bytes, path: str) -> Iterator[Record]:
             raise JournalDamaged(f"{path}, line {number}: {exc}") from exc
 
 
-def newest(path: str) -> list[dict[str, Any]]:
-    """Return the last records' JSON objects, newest first, reading only the file's end; none when that is torn."""
+def newest(path: str, reach: int = _TAIL) -> list[dict[str, Any]]:
+    """Return the last records' JSON objects, newest first, reading only the file's end; none when that is torn.
+
+    `reach` is how many bytes the end has.
+    """
     try:
         fd = open_regular(path, os.O_RDONLY)
     except OSError:
         return []
     try:
         size = os.fstat(fd).st_size
-        data = os.pread(fd, _TAIL, max(0, size - _TAIL))
+        data = os.pread(fd, reach, max(0, size - reach))
     finally:
         os.close(fd)
     if not data.endswith(b"\n"):
         return []
     lines = data.splitlines()
     found: list[dict[str, Any]] = []
-    for line in reversed(lines if size <= _TAIL else lines[1:]):
+    for line in reversed(lines if size <= reach else lines[1:]):
         try:
             record = json.loads(line)
         except ValueError:

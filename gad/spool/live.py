@@ -10,7 +10,9 @@ import asyncio
 import errno
 import logging
 import os
+from collections.abc import Callable
 
+from gad.core.limits import Left
 from gad.core.records import Answered, Checked, Checking, Ended, Record, ToolFinished, ToolStarted
 from gad.core.report import status_of
 from gad.core.session import Session
@@ -106,12 +108,15 @@ class Live:
         async with self.lock:
             pass
 
-    async def take_in(self, door: Door) -> Intake:
-        """Take in what clients have left in the directory; what could not be taken is named in `trouble`."""
+    async def take_in(self, door: Door, left: Callable[[str], Left] = lambda parent: Left()) -> Intake:
+        """Take in what clients have left in the directory; what could not be taken is named in `trouble`.
+
+        `left` says, in any thread, what a parent's limits still allow.
+        """
         async with self.lock:
             self._check_place()
             intake = await asyncio.to_thread(
-                door.take_in, self.directory, self.session, self.journal, damaged=bool(self.damage)
+                door.take_in, self.directory, self.session, self.journal, damaged=bool(self.damage), left=left
             )
             if intake.fresh:
                 self._begin_anew()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+from gad.core.limits import Spent
 from gad.core.records import (
     Answered,
     Asked,
@@ -103,6 +104,9 @@ def narrate(record: Record, session: Session, output: Output) -> None:
             error = f": {record.error}" if record.error else ""
             output.line(heading(f"{record.state}{error}"))
             output.line(f"[{session.allowance.spent.turns} turns, {tokens} tokens, {cost}]")
+            if (used := session.allowance.children) != Spent():
+                cost = "cost unknown" if used.usd is None else f"{used.usd:.4f} USD"
+                output.line(f"[its children: {used.tokens} tokens, {cost}]")
         case _:
             pass
 

@@ -1,0 +1,110 @@
+"""Whose child a session may be, and stopping a session's children: what the spool's files say of families."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+import yaml
+
+from gad.core.limits import Left
+from gad.core.session import replay
+from gad.core.task import TaskOptions
+from gad.errors import GadError, InvalidStep, JournalDamaged, Rejected
+from gad.spool import drop, names
+from gad.spool.files import open_regular, sync_directory
+from gad.spool.intake import survey
+from gad.spool.rounds import read_records
+
+DEPTH = 3
+"""A child, its child, and that one's child: no deeper."""
+
+
+def options_of(directory: str) -> TaskOptions | None:
+    """Return the options of a session's present conversation; None while none has begun or it cannot be read."""
+    try:
+        with open(open_regular(os.path.join(directory, names.JOURNAL), os.O_RDONLY), "rb") as file:
+            begin = json.loads(file.readline())
+        return TaskOptions.from_json(begin["options"]) if begin["kind"] == "begin" else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def named_parent(directory: str) -> str | None:
+    """Return the parent that a session names, also one that has not been taken in yet."""
+    options = options_of(directory)
+    if options is not None:
+        return options.sponsor
+    with contextlib.suppress(OSError, yaml.YAMLError):
+        with open(open_regular(os.path.join(directory, names.TASK), os.O_RDONLY), "rb") as file:
+            task = yaml.safe_load(file)
+        if isinstance(task, dict) and isinstance(task.get("parent"), str):
+            return str(task["parent"])
+    return None
+
+
+def ancestors(spool: str, parent: str | None) -> list[str]:
+    """Return a parent and the sessions above it, one more than are allowed at most."""
+    found: list[str] = []
+    while parent is not None and len(found) <= DEPTH:
+        found.append(parent)
+        options = options_of(os.path.join(spool, parent))
+        parent = options.sponsor if options is not None else None
+    return found
+
+
+def parent_options(spool: str, name: str, options: TaskOptions) -> TaskOptions | None:
+    """Return the options of the session that a new one is part of, None when it is nobody's child.
+
+    Raises Rejected when it cannot be the child of the one that it names.
+    """
+    parent = options.sponsor
+    if parent is None:
+        return None
+    if parent == name:
+        raise Rejected("task.yaml: parent: a session cannot be its own parent; name another session, or leave it out")
+    if not os.path.isdir(os.path.join(spool, parent)):
+        raise Rejected(f"task.yaml: parent: there is no session {parent}; name one that is there, or leave it out")
+    line = ancestors(spool, parent)
+    if name in line:
+        raise Rejected(f"task.yaml: parent: {parent} is itself a descendant of {name}; name another session")
+    if len(line) > DEPTH:
+        raise Rejected(
+            f"task.yaml: parent: {parent} is {DEPTH} levels below the session that the work began with, and no session "
+            f"may be deeper; let {parent} do the work itself"
+        )
+    return options_of(os.path.join(spool, parent))
+
+
+def left_of(spool: str, session: str) -> Left:
+    """Return what a session's limits still allow, read from its journal; no limits when that cannot be read."""
+    try:
+        return replay(read_records(os.path.join(spool, session, names.JOURNAL))).allowance.left
+    except (OSError, JournalDamaged, InvalidStep):
+        return Left()
+
+
+def stop_waits(directory: str) -> bool:
+    """Return whether a stop request lies in a session's directory that has not been taken in."""
+    seen = survey(directory)
+    return names.STOP in seen.waiting or any(name == names.STOP for _, name in seen.claims)
+
+
+def stop_children(spool: str, parent: str, children: Collection[str]) -> list[str]:
+    """Drop a stop.txt for each of these sessions that is part of `parent`'s work, and return those.
+
+    The requests are on the disk when this returns.
+    """
+    stopped = []
+    for child in children:
+        directory = os.path.join(spool, child)
+        options = options_of(directory)
+        if options is not None and options.sponsor == parent:
+            with contextlib.suppress(GadError, OSError):  # its directory has gone
+                drop.stop(Path(directory))
+                sync_directory(directory)
+                stopped.append(child)
+    return stopped
