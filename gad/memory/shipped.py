@@ -1,4 +1,4 @@
-"""Procedures that come with gad: what a new memory begins with. Their owner may change or remove them like any other."""
+"""Procedures that come with gad: what a new memory begins with. Their owner may change or remove them."""
 
 from __future__ import annotations
 
