@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from bench import context, controller, latency, load, memory_commits, rounds, start
+from bench import context, controller, latency, load, memory_commits, rounds, start, web
 from bench.measure import FULL, QUICK, Row, Scale, table
 from gad.spool.watch import file_system
 
@@ -34,6 +34,7 @@ BENCHMARKS: Mapping[str, Callable[[Scale, Path], list[Row]]] = {
     "controller": controller.controller,
     "memory_commits": memory_commits.commits,
     "rounds": rounds.rounds,
+    "web": web.web,
 }
 
 

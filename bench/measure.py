@@ -21,12 +21,14 @@ class Scale:
     finished: int = 10_000
     starts: int = 5
     commands: int = 20
+    scans: int = 50
     warm: int = 5
     """Samples beforehand that are not counted: the SDK's import, the first connection."""
 
 
 FULL = Scale()
-QUICK = Scale(samples=40, stops=15, long_sessions=2, burst=100, waiting=200, finished=1000, starts=2, commands=5)
+QUICK = Scale(samples=40, stops=15, long_sessions=2, burst=100, waiting=200, finished=1000, starts=2, commands=5,
+              scans=20)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.weights import counter
 from gad.browser.chromium import find_chromium
 from gad.browser.eyes import find, install, look
 from gad.core.page_text import Shown, plain, structured
-
-from bench.weights import counter
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page, Route
@@ -50,7 +49,7 @@ SCAN, TEXT = 35_000, 10_000
 """Characters that web_scan gives at most: with refs, and as plain text."""
 LOOKS = 5
 
-_REF = re.compile(r"\]\(([0-9]+)")
+_REF = re.compile(r"\[([0-9]+)[ \]]")
 _IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 VISIBLE = """() => {

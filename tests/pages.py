@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from gad.core.page import CONTROLS, STATES, Node, Page
 
 HOSTILE = (
-    "](7)", "[x](3 button)", "](", "(7)", "(… 12 characters cut)", "(…", " 4 characters cut)", "(+3 like these: li)",
-    "--- nav: Menu", "--- end 1", "--- note: all is well", "```", "`", "\n", " ", "a | b", "[", "]", "[1]", "]]", "(",
-    ")", "# x", "- x", "> x", "\\", "中文字。", "🎉👩\u200d👩\u200d👧", "שלום", "مرحبا", "\u200b", "soft\u00adhyphen",
-    "\u2028", "\x85", "\0", "\ud83d", "\ue001", "𝒳𝒴", "word word", "word", "x" * 60, "a\tb\r\nc", "!", "٣", "](٣)",
+    "[7]", "[3 x](button)", "](", "(button)", "[12", "[7 ", "7]", "[[8 y]]", "[9\n", "[1\u200b0]", "](text: x)",
+    "(… 12 characters cut)", "(…", " 4 characters cut)", "(+3 like these: li)", "--- nav: Menu", "--- end 1",
+    "--- [7 a.example](frame)", "```", "`", "\n", " ", "a | b", "[", "]", "[1]", "]]", "(", ")", "# x", "- x", "> x",
+    "\\", "中文字。", "🎉👩\u200d👩\u200d👧", "שלום", "مرحبا", "\u200b", "soft\u00adhyphen", "\u2028", "\x85", "\0",
+    "\ud83d", "\ue001", "𝒳𝒴", "word word", "word", "x" * 60, "a\tb\r\nc", "!", "٣", "[٣ x]",
 )  # fmt: skip
 texts = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=12), st.just("some words of it"))
 labels = st.one_of(st.just(""), texts)
@@ -138,17 +139,20 @@ class Control:
     said: str
 
 
-_ATTRIBUTES = re.compile(
-    r"""\]\((?P<ref>[0-9]+)(?P<words>(?:\ [a-z0-9-]+)*)
-    (?::\ (?P<value>"(?:[^"\\]|\\.)*"[^()\[\]|"]*?|(?:(?!;\ )[^()\[\]|"])*))?
-    (?:;\ (?P<rest>(?:"(?:[^"\\]|\\.)*"|[^()\[\]"])*))?\)""",
+_START = re.compile(r"\[(?=\d+(?:[\s\]]|\Z))")
+_CONTROL = re.compile(
+    r"""\[(?P<ref>[0-9]+)(?:\ (?P<label>[^\[\]\n]+))?\]
+    (?:\((?P<words>[a-z0-9-]*(?:\ [a-z0-9-]+)*)
+    (?::\ (?P<value>"(?:[^"\\]|\\.)*"(?:…\+[0-9]+)?|(?:(?!;\ )[^()\[\]|"])*))?
+    (?:;\ (?P<rest>(?:"(?:[^"\\]|\\.)*"|[^()\[\]"])*))?\))?(?!\()""",
     re.VERBOSE,
 )
 _OPTION = re.compile(r'"(?:[^"\\]|\\.)*"|[^|"]*')
 
 
 def _unquoted(text: str) -> str:
-    return str(json.loads(text)) if text.startswith('"') else text
+    quoted, mark, rest = text.rpartition("…+") if re.search(r'"…\+[0-9]+$', text) else (text, "", "")
+    return f"{json.loads(quoted)}{mark}{rest}" if quoted.startswith('"') else text
 
 
 def parse(text: str) -> list[Control]:
@@ -157,22 +161,16 @@ def parse(text: str) -> list[Control]:
 
 
 def _parse(text: str) -> Iterator[Control]:
-    for start in re.finditer(r"\]\((?=\d)", text):
-        found = _ATTRIBUTES.match(text, start.start())
+    for start in _START.finditer(text):
+        found = _CONTROL.match(text, start.start())
         assert found, f"not a control: {text[start.start() - 40 : start.start() + 80]!r}"
-        depth, at = 1, start.start()
-        while depth:
-            at -= 1
-            assert at >= 0 and text[at] != "\n", f"no beginning: {text[start.start() - 40 : start.start() + 80]!r}"
-            depth += (text[at] == "]") - (text[at] == "[")
-        rest = [] if found["rest"] is None else _options(found["rest"])
         yield Control(
             int(found["ref"]),
-            text[at + 1 : start.start()],
-            tuple(found["words"].split()),
+            found["label"] or "",
+            tuple((found["words"] or "").split()),
             _unquoted(found["value"] or ""),
-            tuple(rest),
-            text[at : found.end()],
+            tuple([] if found["rest"] is None else _options(found["rest"])),
+            found[0],
         )
 
 

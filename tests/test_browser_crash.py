@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gad.browser.browser import WebBrowser
-from gad.core.page import Sight
+from gad.core.page import Event, Sight
 from gad.errors import BrowserError
 from tests.browsers import (
     Clock,
@@ -68,9 +68,8 @@ def test_a_crash_is_noticed_and_told(browser: WebBrowser, loop: Loop, site: Site
             os.kill(pid, signal.SIGKILL)
     sight = loop.run(browser.scan(ann, url=site.url("/count")))
     assert shown(sight.page) == "n=1 1"
-    assert sight.notes == (
-        f"the browser crashed and was started anew; tabs, cookies and logins are gone; open were: {site.url('/count')}",
-    )
+    assert sight.notes == ("the browser crashed and was started anew; tabs, cookies and logins are gone",)
+    assert sight.events == (Event("tab", f"open were: {site.url('/count')}"),)
     other = loop.run(browser.scan(bob))
     assert other.notes[0].startswith("the browser crashed and was started anew; tabs are gone, logins were kept")
     assert [tab.number for tab in (*sight.tabs, *other.tabs)] == [2, 2]

@@ -13,6 +13,7 @@ import pytest
 
 from gad.browser.browser import WebBrowser
 from gad.browser.chromium import find_chromium, install_command
+from gad.core.page import Event
 from gad.errors import BrowserError
 from tests.browsers import (
     ENVIRONMENT,
@@ -71,9 +72,10 @@ def test_it_is_started_at_first_use_and_closed_when_idle(
     loop.run(browser.sweep())
     assert processes(tmp_path)  # bob used it 200 seconds ago
     sight = loop.run(browser.scan(ann, look=False))
-    assert sight.tabs == () and sight.notes == (
-        "the browser was not used for 300 s: its tabs were closed, cookies and logins were kept; "
-        f"open were: {site.url('/count')}",
+    assert (sight.tabs, sight.notes, sight.events) == (
+        (),
+        ("the browser was not used for 300 s: its tabs were closed, cookies and logins were kept",),
+        (Event("tab", f"open were: {site.url('/count')}"),),
     )
     clock.now += 300
     loop.run(browser.sweep())
@@ -81,10 +83,26 @@ def test_it_is_started_at_first_use_and_closed_when_idle(
     assert os.listdir(tmp_path / "b") == []
     again = loop.run(browser.scan(ann, url=site.url("/count")))
     assert shown(again.page) == "n=2 2"
-    assert again.notes == () and [tab.number for tab in again.tabs] == [2]
+    assert (again.notes, again.events) == ((), ()) and [tab.number for tab in again.tabs] == [2]
     told = loop.run(browser.scan(bob))
-    assert shown(told.page) == "" and told.notes[0].endswith(f"open were: {site.url('/')}")
-    assert loop.run(browser.scan(bob)).notes == ()
+    assert shown(told.page) == "" and told.events == (Event("tab", f"open were: {site.url('/')}"),)
+    told = loop.run(browser.scan(bob))
+    assert (told.notes, told.events) == ((), ())
+
+
+def test_what_is_kept_of_idle_sessions_is_bounded_and_said(
+    browser: WebBrowser, loop: Loop, site: Site, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gad.browser.browser.MOST_REMEMBERED", 1)
+    ann, bob = call(tmp_path, "ann"), call(tmp_path, "bob")
+    for context in (ann, bob):
+        loop.run(browser.scan(context, url=site.url("/count")))
+    clock.now += 1000
+    loop.run(browser.sweep())
+    first, second = (loop.run(browser.scan(context, url=site.url("/count"))) for context in (ann, bob))
+    assert (shown(first.page), shown(second.page)) == ("n=1 1", "n=2 2")
+    assert first.notes == ("the browser was not used for long: tabs, cookies and logins are gone",)
+    assert [tab.number for tab in first.tabs] == [2]
 
 
 def test_a_profile_survives_a_restart(loop: Loop, site: Site, tmp_path: Path, clock: Clock) -> None:
@@ -108,6 +126,7 @@ def test_closing_while_it_starts(loop: Loop, tmp_path: Path, clock: Clock) -> No
             await asyncio.wait_for(task, 10)
         with pytest.raises(BrowserError, match=r"gad is being shut down"):
             await browser.scan(call(tmp_path, "ann"))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     for turns in (0, 1, 15):
         loop.run(both(turns))

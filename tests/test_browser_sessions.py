@@ -1,4 +1,4 @@
-"""Sessions in one browser: their tabs, cookies, dialogs, downloads and popups, and what opening an address says."""
+"""Sessions in one browser: their tabs, cookies, dialogs, downloads and popups."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gad.browser.browser import WebBrowser, explain, read_address
+from gad.browser import eyes
+from gad.browser.browser import WebBrowser
 from gad.browser.visits import LONGEST_NAME, MOST_TABS, clean_name
 from gad.core.page import Sight
 from gad.core.ports import ToolContext
 from gad.errors import BrowserError
 from tests.browsers import ENVIRONMENT, call, shown
-from tests.sites import Asked, Loop, Served, Site
+from tests.sites import Loop, Served, Site
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page as Shown
 
 COUNTER = """<title>visit</title><p id=n></p><script>
 const seen = name => (document.cookie.match(name + '=([^;]*)') || [])[1] || '';
@@ -29,10 +34,6 @@ document.getElementById('n').textContent = 'cookie ' + seen('who') + ' storage '
 
 def attachment(name: str, body: bytes = b"abc") -> Served:
     return Served(body, type="application/octet-stream", headers={"content-disposition": f"attachment; filename{name}"})
-
-
-def echo(asked: Asked) -> Served:
-    return Served(f"<p>agent {asked.headers['User-Agent']} cookies {asked.headers.get('Cookie', 'none')}")
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +56,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser(loop: Loop, place: Path) -> Iterator[WebBrowser]:
     async def make() -> WebBrowser:
-        made = WebBrowser(
-            str(place / "browser"), environment=ENVIRONMENT, profiles=("shop",), patience=0.5, load_seconds=1.5
-        )
+        made = WebBrowser(str(place / "browser"), environment=ENVIRONMENT, profiles=("shop",), patience=0.5)
         made.start()
         return made
 
@@ -231,6 +230,17 @@ def test_a_download_that_breaks_off_is_told_and_leaves_nothing(
     assert os.listdir(Path(session.work) / "downloads") == []
 
 
+def test_a_download_without_end_is_broken_off(
+    browser: WebBrowser, loop: Loop, site: Site, session: ToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gad.browser.visits.LONGEST_DOWNLOAD", 0.3)
+    served = attachment("=endless.bin", b"1000\r\n%b\r\n" % bytes(0x1000))  # the last chunk never comes
+    site.pages["/endless"] = Served(served.body, 200, served.type, served.headers | {"transfer-encoding": "chunked"})
+    told = events(loop.run(browser.scan(session, url=site.url("/endless"))))
+    assert told == [("download", "endless.bin was not saved: it took longer than 0.3 s")]
+    assert os.listdir(Path(session.work) / "downloads") == []
+
+
 def test_a_profile_is_shared_by_its_label_only(browser: WebBrowser, loop: Loop, site: Site, place: Path) -> None:
     def look(name: str, *labels: str) -> Sight:
         return loop.run(browser.scan(call(place, name, *labels), url=site.url("/count?" + name)))
@@ -246,113 +256,24 @@ def test_a_profile_is_shared_by_its_label_only(browser: WebBrowser, loop: Loop, 
     assert len(loop.run(browser.scan(call(place, "second", "shop"))).tabs) == 1
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("http://nowhere.invalid/x", r"http://nowhere.invalid/x could not be opened: there is no such host"),
-        ("http://127.0.0.1:9/", "ERR_UNSAFE_PORT"),
-        ("http://127.0.0.1:2/", "could not be opened: the host refuses the connection"),
-        ("http://", "it is not a valid address"),
-        ("file:///nowhere/x", "there is no such file"),
-        ("javascript:alert(1)", "javascript: addresses cannot be opened"),
-        ("chrome://settings", "chrome: addresses cannot be opened"),
-        ("view-source:http://a", "view-source: addresses cannot be opened"),
-    ],
-)
-def test_an_address_that_cannot_be_opened(
-    browser: WebBrowser, loop: Loop, session: ToolContext, url: str, said: str
+def test_a_look_that_fails_leaves_no_number_for_another_element(
+    browser: WebBrowser, loop: Loop, site: Site, session: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(BrowserError, match=said):
-        loop.run(browser.scan(session, url=url))
-    assert loop.run(browser.scan(session, look=False)).tabs == ()  # it left no tab
+    site.pages |= {"/a": "<button>a</button>", "/b": "<button>b</button>"}
+    see = eyes.look
 
+    async def unheard(page: Shown, *, after: int) -> eyes.Look:
+        await see(page, after=after)
+        raise BrowserError("lost")
 
-def test_what_a_server_answers_with(browser: WebBrowser, loop: Loop, site: Site, session: ToolContext) -> None:
-    site.pages |= {"/gone": Served("<p>nothing here", 410), "/empty": Served("", 204)}
-    sight = loop.run(browser.scan(session, url=site.url("/gone")))
-    assert (shown(sight.page), sight.notes) == ("nothing here", ("HTTP 410 Gone",))
-    sight = loop.run(browser.scan(session, url=site.url("/empty")))
-    assert sight.notes == ("the server answered without a page; the tab shows what it showed before",)
-    site.pages["/away"] = "<script>location = '/two'</script>"
-    assert shown(loop.run(browser.scan(session, url=site.url("/away"))).page) == "second"
-    site.pages["/echo"] = echo
-    assert "Chrome/" in shown(loop.run(browser.scan(session, url=site.url("/echo"))).page)
+    def refs(sight: Sight) -> set[int]:
+        assert sight.page is not None
+        return {node.ref for node in sight.page.root.walk()} - {0}
 
-
-def test_a_page_that_renders_late_is_waited_for(
-    browser: WebBrowser, loop: Loop, site: Site, session: ToolContext
-) -> None:
-    site.pages["/late"] = """<p id=p>loading</p><script>
-        fetch('/data').then(r => r.text()).then(t => setTimeout(() => { p.textContent = t }, 50))</script>"""
-    site.pages["/data"] = "loaded"
-    assert shown(loop.run(browser.scan(session, url=site.url("/late"))).page) == "loaded"
-
-
-@pytest.mark.parametrize(
-    "page", ["<p>x<script>while (1);</script>", "<p>x<script>setTimeout(() => {while (1);}, 30)</script>"]
-)
-def test_a_page_that_is_stuck(browser: WebBrowser, loop: Loop, site: Site, session: ToolContext, page: str) -> None:
-    site.pages["/stuck"] = page
-    with pytest.raises(BrowserError, match="tab 1 was closed: a script of its page runs without end"):
-        loop.run(browser.scan(session, url=site.url("/stuck")))
-    sight = loop.run(browser.scan(session, url=site.url("/")))
-    assert shown(sight.page) == "hello" and [tab.number for tab in sight.tabs] == [2]
-
-
-def test_a_server_that_does_not_answer(browser: WebBrowser, loop: Loop, site: Site, session: ToolContext) -> None:
-    from threading import Event
-
-    wait = Event()
-    site.pages["/never"] = Served("late", wait=wait)
-    try:
-        with pytest.raises(BrowserError, match=r"it did not load within 1\.5 s"):
-            loop.run(browser.scan(session, url=site.url("/never")))
-    finally:
-        wait.set()
-
-
-def test_a_cancelled_call_lets_the_next_one_work(
-    browser: WebBrowser, loop: Loop, site: Site, session: ToolContext
-) -> None:
-    from threading import Event
-
-    wait = Event()
-    site.pages["/held"] = Served("late", wait=wait)
-
-    async def break_off() -> None:
-        task = asyncio.create_task(browser.scan(session, url=site.url("/held")))
-        while not any(asked.path == "/held" for asked in site.asked):
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    loop.run(break_off())
-    wait.set()
-    sight = loop.run(browser.scan(session, url=site.url("/")))
-    assert shown(sight.page) == "hello" and len(sight.tabs) == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        ("example.com", "https://example.com"),
-        ("example.com:8443/x", "https://example.com:8443/x"),
-        ("localhost:8000", "http://localhost:8000"),
-        ("a.localhost/x", "http://a.localhost/x"),
-        ("192.168.1.2:80/a?b", "http://192.168.1.2:80/a?b"),
-        ("[::1]:80", "http://[::1]:80"),
-        ("//example.com/x", "https://example.com/x"),
-        (" HTTP://example.com ", "HTTP://example.com"),
-        ("about:blank", "about:blank"),
-        ("data:text/html,x", "data:text/html,x"),
-    ],
-)
-def test_an_address_gets_its_scheme(given: str, read: str) -> None:
-    assert read_address(given) == read
-
-
-def test_failures_in_words() -> None:
-    assert explain("net::ERR_CERT_DATE_INVALID at https://x/", 30).startswith("its certificate has expired")
-    assert explain("net::ERR_CERT_WEAK_KEY at https://x/", 30) == "its certificate is not valid (ERR_CERT_WEAK_KEY)"
-    assert explain("Timeout 30000ms exceeded.", 30) == "it did not load within 30 s"
+    with monkeypatch.context() as patched:
+        patched.setattr("gad.browser.eyes.look", unheard)
+        with pytest.raises(BrowserError, match="lost"):
+            loop.run(browser.scan(session, url=site.url("/a")))
+    loop.run(browser.execute(session, f"open('{site.url('/b')}')"))
+    second = refs(loop.run(browser.scan(session)))
+    assert second and not second & refs(loop.run(browser.scan(session, tab=1)))

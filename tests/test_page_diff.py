@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from collections import Counter
 
 import pytest
@@ -25,16 +24,27 @@ CASES: list[tuple[list[str], list[str], list[str]]] = [
     (["a"], ["a", "b"], ["+ b"]),
     (["a", "b"], ["b"], ["- a"]),
     (["a", "a", "b"], ["a", "b"], ["- a"]),
-    (["[Agree](15 checkbox)"], ["[Agree](15 checkbox checked)"], ["~ [Agree](15 checkbox checked)"]),
-    (["[Name](1 text)"], ["[Name](1 text: Ann)"], ["~ [Name](1 text: Ann)"]),
+    (["[15 Agree](checkbox)"], ["[15 Agree](checkbox checked)"], ["~ [15 Agree](checkbox checked)"]),
+    (["[1 Name](text)"], ["[1 Name](text: Ann)"], ["~ [1 Name](text: Ann)"]),
     (
-        ['[Note](2 textarea: "a)")', "x"],
-        ['[Note](2 textarea: "(b")', "x"],
-        ['~ [Note](2 textarea: "(b")'],
+        ['[2 Note](textarea: "a)")', "x"],
+        ['[2 Note](textarea: "(b")', "x"],
+        ['~ [2 Note](textarea: "(b")'],
     ),
-    (["[Follow](5 button)"], ["[Following](5 button)"], ["- [Follow](5 button)", "+ [Following](5 button)"]),
-    (["[Home](1) [News](2)"], ["[Home](8) [News](9)"], ["~ [Home](8) [News](9)"]),
-    (["[Row](1)", "[Row](2)"], ["[Row](2)"], ["- [Row](1)"]),
+    (["[5 Follow](button)"], ["[5 Following](button)"], ["- [5 Follow](button)", "+ [5 Following](button)"]),
+    (["[1 Home], [2 News]"], ["[8 Home], [9 News]"], ["~ [8 Home], [9 News]"]),
+    (
+        ["[1 Home][2 News][3 Sport]"],
+        ["[1 Home](current)[4 Shop][3 Sport]"],
+        ["~ [1 Home](current)", "- [2 News]", "+ [4 Shop]"],
+    ),
+    (["  [1 A][2 B]", "x"], ["  [1 A][2 B][3 C]", "x"], ["+ [3 C]"]),
+    (
+        ["```", "# a", "--- dialog: Pay", "b", "```"],
+        ["```", "# a", "--- dialog: Pay", "c", "--- end 3", "```"],
+        ["-  b", "+  c", "+  --- end 3"],
+    ),
+    (["[1 Row]", "[2 Row]"], ["[2 Row]"], ["- [1 Row]"]),
     (["a", "b", "c"], ["b", "c", "a"], ["(1 line moved)"]),
     (["a", "b", "c", "d"], ["d", "x", "b", "a", "c"], ["+ x", "(2 lines moved)"]),
     (
@@ -44,12 +54,11 @@ CASES: list[tuple[list[str], list[str], list[str]]] = [
     ),
     (
         ["a"],
-        ["a", "--- dialog: Sure?", "Delete it?", "[Yes](3 button)"],
-        ["  --- dialog: Sure?", "+ Delete it?", "+ [Yes](3 button)"],
+        ["a", "--- dialog: Sure?", "Delete it?", "[3 Yes](button)"],
+        ["  --- dialog: Sure?", "+ Delete it?", "+ [3 Yes](button)"],
     ),
     (["--- nav", "a", "--- page", "b"], ["--- nav", "a", "--- page", "b", "---", "", "```"], []),
-    (["a"], ["a", "--- [ads.example](7 frame)", "buy", "--- end 7"], ["+ --- [ads.example](7 frame)", "+ buy"]),
-    (["a"], ["--- note: an overlay covers the page", "a"], ["+ --- note: an overlay covers the page"]),
+    (["a"], ["a", "--- [7 ads.example](frame)", "buy", "--- end 7"], ["+ --- [7 ads.example](frame)", "+ buy"]),
     (["## Old", "a"], ["## New", "a", "b"], ["- ## Old", "+ ## New", "+ b"]),
 ]
 
@@ -64,7 +73,7 @@ def changed(text: str, sign: str) -> Counter[str]:
 
 
 some_lines = st.lists(
-    st.sampled_from(["a", "b", "c", "[x](1)", "[x](1 current)", "[x](2)", "# h", "--- nav"]), max_size=12
+    st.sampled_from(["a", "b", "c", "[1 x]", "[1 x](current)", "[2 x]", "# h", "--- nav"]), max_size=12
 )
 
 
@@ -101,23 +110,23 @@ def test_what_has_no_room_is_counted() -> None:
 
 
 def test_long_lines_leave_room_for_others() -> None:
-    text = difference([], ["[Home](1) " + "word " * 1000 + "[End](2)", "short"], 500)
+    text = difference([], ["[1 Home] " + "word " * 1000 + "[2 End]", "short"], 500)
     first, second = text.split("\n")
-    assert first.startswith("+ [Home](1) word") and re.search(r"word \(… \d+ characters\)$", first)
+    assert first.startswith("+ [1 Home] word") and re.search(r"word \(… \d+ characters\)$", first)
     assert len(first) <= 300 and second == "+ short"
 
 
 def test_a_long_control_is_not_cut() -> None:
-    text = difference([], ["see [" + "word " * 1000 + "](1)", "short"], 500)
+    text = difference([], ["see [1 " + "word " * 1000 + "]", "short"], 500)
     assert re.fullmatch(r"\+ see \(… \d+ characters\)\n\+ short", text)
 
 
-def test_ten_thousand_lines_take_no_long_time() -> None:
+def test_ten_thousand_lines() -> None:
+    """Quadratic work on any of these would take longer than a test may."""
     rng = random.Random(1)
     before = [f"[Item {at}]({at}) {rng.randrange(10)}" for at in range(10_000)]
     after = [line if rng.random() < 0.5 else f"{line} new" for line in before]
     rng.shuffle(after)
-    began = time.process_time()
-    difference(before, after, 4000)
-    difference(["[" * 50] * 5000 + ["](1" * 5000], ["](1 " * 5000, *["same"] * 10_000], 4000)
-    assert time.process_time() - began < 1
+    assert difference(before, after, 4000)
+    difference(["[" * 50] * 5000 + ["[1 " * 5000], ["[1 x](" * 5000, *["same"] * 10_000], 4000)
+    difference([], ["[1 a]" * 20_000, '[1](text: "' + "\\\\" * 20_000], 4000)

@@ -140,7 +140,7 @@ def test_parent_and_children_know_each_other(tmp_path: Path) -> None:
                 world.task(name, parent="boss")
                 assert (await world.rests(name))["parent"] == "boss"
             world.task("orphan", parent="nobody")
-            await world.rests("orphan")
+            assert "nobody" in str((await world.rests("orphan", "rejected", round=0))["error"])
             await until(lambda: world.status("boss").get("children") == ["kid-1", "kid-2"])
             assert world.status("boss")["state"] == "done" and at_rest(world.spool / "boss")
         async with world.running():

@@ -47,7 +47,7 @@ def test_a_session_scans_types_clicks_and_reads_what_changed(tmp_path: Path) -> 
     with Site({"/": SHOP, "/buy": bought}) as site:
 
         def script(shown: list[str]) -> list[Any]:
-            refs = dict(re.findall(r"\[(Name|Buy)\]\((\d+)", "\n".join(shown)))
+            refs = {label: ref for ref, label in re.findall(r"\[(\d+) (Name|Buy)\]", "\n".join(shown))}
             typed = f"await gad.type({refs.get('Name')}, 'Ann'); await gad.click({refs.get('Buy')}); 'pressed'"
             return [Call("web_scan", {"url": site.url()}), Call("web_execute_js", {"script": typed}), "Done."]
 

@@ -110,8 +110,13 @@ class Bridge:
         code = f"(element, id) => {self._put}(id, element)"
         try:
             done = await locator.evaluate(code, self._call, timeout=ACTION_SECONDS * 1000)
-        except _playwright_error():
-            done = False
+        except _playwright_error() as exc:
+            if f"{self._put} is not defined" in str(exc):  # it is a name of the tab's own document
+                done = False
+            elif "Timeout" in str(exc):
+                raise BrowserError("it is no more on the page: look again with web_scan") from None
+            else:
+                raise BrowserError("the page has replaced what this needs; use gad.click and the like") from None
         if not done:
             raise BrowserError("scripts cannot have it: it is in another frame; use gad.click and the like")
 

@@ -11,6 +11,7 @@ import time
 import urllib.parse
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from gad.browser import eyes
@@ -21,7 +22,7 @@ from gad.core.ports import ToolContext
 from gad.errors import BrowserError
 
 if TYPE_CHECKING:
-    from playwright.async_api import StorageState
+    from playwright.async_api import Response, StorageState
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -35,12 +36,14 @@ DOWNLOAD_SECONDS = 5.0
 """How long a download is waited for, when an address turns out to be one."""
 MOST_REMEMBERED = 200
 """Sessions without open tabs whose cookies are kept."""
+MOST_SEATS = 10_000
+"""Sessions without open tabs of which is known which numbers they had for elements and tabs."""
 MOST_STATE = 1_000_000
 """Characters of what one of them may keep in local storage."""
 SWEEP_SECONDS = 15.0
 """How often to look what is idle, at most."""
 LONGEST_URL = 300
-"""Characters of an address that a note tells."""
+"""Characters of an address that is told of."""
 SCHEMES = frozenset({"http", "https", "about", "data", "file"})
 
 FAILURES = {
@@ -50,6 +53,7 @@ FAILURES = {
     "ERR_CONNECTION_CLOSED": "the connection was closed",
     "ERR_CONNECTION_TIMED_OUT": "the host does not answer",
     "ERR_TIMED_OUT": "the host does not answer",
+    "ERR_INVALID_AUTH_CREDENTIALS": "it wants a user and a password: give them as http://user:password@host/",
     "ERR_ADDRESS_UNREACHABLE": "the host cannot be reached",
     "ERR_NETWORK_ACCESS_DENIED": "the network may not be used",
     "ERR_INTERNET_DISCONNECTED": "this machine has no network",
@@ -64,6 +68,14 @@ FAILURES = {
     "ERR_SSL_PROTOCOL_ERROR": "it does not speak TLS properly; is it http://?",
 }
 """Chromium's names for what can go wrong (net_error_list.h), in words."""
+FILES = {
+    "application/pdf": "a PDF file",
+    "image/svg": "",
+    "image/": "an image",
+    "video/": "a video",
+    "audio/": "a sound",
+}
+"""What Chromium shows that is no page, by how its media type begins."""
 
 
 @dataclass(slots=True)
@@ -129,17 +141,22 @@ class WebBrowser:
         address = read_address(url) if url else ""
 
         async def work(visit: Visit) -> Sight:
-            notes: tuple[str, ...] = ()
+            notes: list[str] = []
             page: Page | None = None
-            if address or tab or look:
-                chosen, notes = await self._open(visit, address, tab) if address else (await visit.tab(tab), ())
-                if look:
-                    page = await self._look(visit, chosen)
-            return Sight(await visit.tabs(), page, visit.take_events(), notes)
+            if address:
+                chosen, status = await self._open(visit, address, tab)
+                notes += status
+            elif tab or look:
+                chosen = await visit.tab(tab)
+            if look:
+                page, stopped = await visit.look(chosen, self._patience)
+                notes += stopped
+            return Sight(await visit.tabs(), page, visit.take_events(), tuple(notes))
 
         seat = self._seat(context)
         if not (address or tab or look or self._choices.cdp_url) and seat.visit is None:
-            return Sight((), notes=self._take_notes(seat))  # nothing is open, and nothing is to be
+            events, seat.events = seat.events, ()
+            return Sight((), None, events, self._take_notes(seat))  # nothing is open, and nothing is to be
         sight, notes = await self._do(context, seat, work)
         return replace(sight, notes=notes + sight.notes)
 
@@ -162,12 +179,12 @@ class WebBrowser:
     async def close(self) -> None:
         """Close everything. Calls under way end with a BrowserError."""
         self._closing = True
+        # A start that is under way is let come to its end, so that there is something to close.
+        await asyncio.gather(*self._opening, return_exceptions=True)
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
             self._sweeper = None
-        # A start that is under way is let come to its end, so that there is something to close.
-        await asyncio.gather(*self._opening, return_exceptions=True)
         async with self._lock:
             for running in self._running.values():
                 running.lose("gad is being shut down")
@@ -279,8 +296,13 @@ class WebBrowser:
             state = {"cookies": state["cookies"], "origins": []}
         self._keep(seat, visit)
         seat.state = state
-        kept = "its tabs stay open" if visit.running.attached else "its tabs were closed, cookies and logins were kept"
-        seat.notes = (f"the browser was not used for {self._idle:g} s: {kept}{_were_open(visit)}",)
+        if visit.running.attached:
+            kept = "its tabs stay open"
+        elif state is None and not seat.profile:
+            kept = "its tabs were closed; cookies and logins are gone, too"
+        else:
+            kept = "its tabs were closed, cookies and logins were kept"
+        seat.notes = (f"the browser was not used for {self._idle:g} s: {kept}",)
         await visit.close()
 
     async def _lost(self, seat: Seat, visit: Visit) -> None:
@@ -293,12 +315,14 @@ class WebBrowser:
             said = f"{running.lost} and was started anew; tabs are gone, logins were kept"
         else:
             said = f"{running.lost} and was started anew; tabs, cookies and logins are gone"
-        seat.notes = (said + _were_open(visit),)
+        seat.notes = (said,)
         await visit.close()
 
     def _keep(self, seat: Seat, visit: Visit) -> None:
         seat.visit = None
         seat.refs, seat.tabs, seat.events = visit.refs, visit.last, visit.take_events()
+        if urls := [url[:LONGEST_URL] for url in visit.urls()]:
+            seat.events += (Event("tab", f"open were: {' '.join(urls)}"),)
 
     def _take_notes(self, seat: Seat) -> tuple[str, ...]:
         notes, seat.notes = seat.notes, ()
@@ -307,6 +331,11 @@ class WebBrowser:
     def _forget_sessions(self) -> None:
         idle = [name for name, seat in self._seats.items() if seat.visit is None and not seat.lock.locked()]
         for name in idle[:-MOST_REMEMBERED]:
+            seat = self._seats[name]
+            if seat.state is not None:
+                seat.state = None
+                seat.notes = ("the browser was not used for long: tabs, cookies and logins are gone",)
+        for name in idle[:-MOST_SEATS]:
             del self._seats[name]
 
     async def _sweep_now_and_then(self) -> None:
@@ -350,12 +379,13 @@ class WebBrowser:
                 if await self._is_download(visit):
                     return "the address is a download; the tab shows what it showed before"
                 return "the server answered without a page; the tab shows what it showed before"
-            if "Timeout" in said:
-                await self._check(visit, tab)
-            raise BrowserError(f"{url} could not be opened: {explain(said, self._load_seconds)}") from None
-        if response is not None and response.status >= 400:
-            return f"HTTP {response.status} {response.status_text}".rstrip()
-        return ""
+            stopped = await visit.free(tab, min(PROBE_SECONDS, self._patience)) if "Timeout" in said else ""
+            why = explain(said, self._load_seconds) + (f"; {stopped}" if stopped else "")
+            raise BrowserError(f"{url} could not be opened: {why}") from None
+        except asyncio.CancelledError:
+            visit.stop_loading(tab)
+            raise
+        return "" if response is None else await _about(response)
 
     async def _is_download(self, visit: Visit) -> bool:
         """Return whether a download began just now; wait a while for its end, so that it can be told of."""
@@ -380,33 +410,19 @@ class WebBrowser:
         except (TimeoutError, BrowserError):
             return  # it will be seen when it is looked at
 
-    async def _look(self, visit: Visit, tab: OpenTab) -> Page:
-        try:
-            found = await asyncio.wait_for(eyes.look(tab.page, after=visit.refs), self._patience)
-        except TimeoutError:
-            await self._check(visit, tab)
-            raise BrowserError(f"tab {tab.number} could not be read; what it was loading was stopped") from None
-        except BrowserError:
-            if not tab.page.is_closed():
-                await self._check(visit, tab)
-            raise
-        visit.refs = max(visit.refs, found.last)
-        return found.page
-
-    async def _check(self, visit: Visit, tab: OpenTab) -> None:
-        """Stop what a tab loads. Raises BrowserError and closes the tab when its page does not even answer then."""
-        if not visit.running.lost and not await tab.answers(min(PROBE_SECONDS, self._patience), stop=True):
-            await visit.close_tab(tab)
-            raise BrowserError(f"tab {tab.number} was closed: a script of its page runs without end")
-
 
 async def _run(work: Callable[[Visit], Awaitable[T]], visit: Visit) -> T:
     return await work(visit)
 
 
-def _were_open(visit: Visit) -> str:
-    urls = [url[:LONGEST_URL] for url in visit.urls()]
-    return f"; open were: {' '.join(urls)}" if urls else ""
+async def _about(response: Response) -> str:
+    """Return what is to be noted of an answer, in words of our own: those of the server are not to be trusted."""
+    if response.status >= 400:
+        phrase = next((each.phrase for each in HTTPStatus if each == response.status), "")
+        return f"HTTP {response.status} {phrase}".rstrip()
+    kind = (await response.header_value("content-type") or "").strip().lower()
+    found = next((name for start, name in FILES.items() if kind.startswith(start)), "")
+    return f"the address is {found}, of which no text can be read here" if found else ""
 
 
 def read_address(url: str) -> str:

@@ -172,7 +172,7 @@ class Running:
                 try:
                     return task.result()
                 except Exception as exc:
-                    if not isinstance(exc, BrowserError) and not _from_playwright(exc):
+                    if not isinstance(exc, BrowserError) and not from_playwright(exc):
                         raise
                     if await self.answers():
                         raise exc if isinstance(exc, BrowserError) else BrowserError(first_line(exc)) from None
@@ -243,7 +243,7 @@ class Chromium:
         except OSError as exc:
             raise BrowserError(f"the browser cannot be started: {exc}") from None
         except Exception as exc:
-            if not _from_playwright(exc):
+            if not from_playwright(exc):
                 raise
             raise BrowserError(f"the browser cannot be started: {_log_line(exc)}") from None
 
@@ -277,7 +277,7 @@ class Chromium:
                 url, artifacts_dir=files, no_defaults=True, timeout=START_SECONDS * 1000
             )
         except Exception as exc:
-            if not _from_playwright(exc):
+            if not from_playwright(exc):
                 raise
             raise BrowserError(
                 f"no browser answers at browser.cdp_url, {url}: {first_line(exc)}; start it with "
@@ -316,7 +316,7 @@ class Chromium:
         try:
             context = await launch(**options, chromium_sandbox=self._sandbox)
         except Exception as exc:
-            if not self._sandbox or not _from_playwright(exc):
+            if not self._sandbox or not from_playwright(exc):
                 raise
             if choices.sandbox == "on":
                 self._without_sandbox(f"the browser cannot be started with its sandbox: {_log_line(exc)}")
@@ -433,7 +433,7 @@ def _get_json(url: str) -> Any:
         return json.load(answer)
 
 
-def _from_playwright(exc: Exception) -> bool:
+def from_playwright(exc: Exception) -> bool:
     """Return whether this is an error that Playwright raises on purpose, without importing it to know."""
     return type(exc).__module__.startswith("playwright.") or "reading from the driver" in str(exc)
 

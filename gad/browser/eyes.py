@@ -1,7 +1,7 @@
-"""Looking at pages: runs look.js in every frame of a tab, and puts what it finds together.
+"""Looking at pages: runs a script in every frame of a tab, and puts what it finds together.
 
-look.js is a Playwright selector engine for an isolated world, so that a page can neither see nor disturb it. What it
-answers is the text of an element that it makes and never puts into the document.
+The script, made of `SCRIPTS`, is a Playwright selector engine for an isolated world, so that a page can neither see nor
+disturb it. What it answers is the text of an element that it makes and never puts into the document.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Page as Tab
 
 ENGINE = "gad"
+SCRIPTS = ("engine.js", "kinds.js", "sight.js", "look.js", "tidy.js", "watch.js")
 LOOK_SECONDS = 15.0  # for a tab's own document; the script itself takes less than 3 on the longest pages
 FRAME_SECONDS = 2.0  # for an embedded document, which may never load
 FRAMES_SECONDS = 6.0  # for all of them
@@ -51,7 +52,8 @@ class Watched:
 
 @cache
 def _script() -> str:
-    return files("gad.browser").joinpath("look.js").read_text("utf-8")
+    parts = [files("gad.browser").joinpath(name).read_text("utf-8") for name in SCRIPTS]
+    return "\n".join(["(() => {", "'use strict';", *parts, "return engine;", "})()"])
 
 
 async def install(playwright: Playwright) -> None:
@@ -69,6 +71,8 @@ async def look(page: Tab, *, after: int) -> Look:
     frames.last = found["last"]
     remarks = list(found["remarks"])
     await frames.fill(page.main_frame, found["root"], remarks, 1)
+    if frames.unloaded:
+        remarks.append(f"{frames.unloaded} frames could not be loaded")
     _one_main(found["root"])
     return Look(Page(found["url"], found["title"], read_node(found["root"]), tuple(remarks)), frames.last)
 
@@ -79,14 +83,16 @@ class _Frames:
     def __init__(self, last: int) -> None:
         self.last = last
         self.left = MOST_FRAMES
+        self.unloaded = 0
         self.until = time.monotonic() + FRAMES_SECONDS
 
     async def fill(self, frame: Frame, tree: list[Any], remarks: list[str], depth: int) -> None:
         """Fill every frame node of a document's tree."""
         nodes = _frame_nodes(tree)
-        for node in nodes[self.left :] if depth <= DEEPEST else nodes:
-            node.append("(this frame was not looked at: there are too many)")
-        nodes = nodes[: self.left] if depth <= DEEPEST else []
+        taken = self.left if depth <= DEEPEST else 0
+        if len(nodes) > taken:
+            remarks.append(f"{len(nodes) - taken} frames were not looked at: there are too many, or too deep")
+        nodes = nodes[:taken]
         self.left -= len(nodes)
         # One after the other, since no number may be given twice; those that do not answer are waited for together.
         children = await asyncio.gather(*(_content(frame, node[1]["ref"]) for node in nodes))
@@ -100,6 +106,9 @@ class _Frames:
                 node.append("(this frame cannot be read)")
                 continue
             self.last = max(self.last, found["last"])
+            if found["url"].startswith("chrome-error:"):  # Chromium's own page, which says that it has none
+                self.unloaded += 1
+                continue
             node[1]["url"] = found["url"]
             remarks.extend(f"in the frame {node[1]['ref']}: {remark}" for remark in found["remarks"])
             await self.fill(child, found["root"], remarks, depth + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gad.browser import eyes
@@ -27,8 +27,6 @@ SCRIPT_SECONDS = 60.0
 LOOK_SECONDS = 15.0
 PROBE_SECONDS = 0.5
 """How long a page may take to answer that is not held up by a script."""
-STOP_SECONDS = 3.0
-"""How long ending a script by force may take."""
 LEFT = "the script ended when the page left"
 TOO_LARGE = f"the value is too large (more than {LARGEST // 1_000_000} MB): return less"
 
@@ -56,30 +54,41 @@ async def run_script(
 
     What goes wrong in the script is in what is returned. Raises BrowserError when the page cannot be used.
     """
-    session = await _attach(visit, tab)
+    stopped = await visit.free(tab, LOOK_SECONDS)
     try:
-        return await _run_in(visit, tab, session, _Run(visit, tab, session, context, script), monitor, seconds)
+        session = await visit.context.new_cdp_session(tab.page)
+    except _playwright_error() as exc:
+        raise BrowserError(first_line(exc)) from None
+    try:
+        acted = await _run_in(visit, tab, _Run(visit, tab, session, context, script), monitor, seconds)
+    except asyncio.CancelledError:
+        visit.stop_loading(tab)
+        raise
     finally:
-        with contextlib.suppress(Exception):  # the tab may be closed
-            await session.detach()
+        visit.detach(session)
+    return replace(acted, notes=(f"tab {tab.number}: {stopped}", *acted.notes)) if stopped else acted
 
 
-async def _run_in(visit: Visit, tab: OpenTab, session: CDPSession, run: _Run, monitor: bool, seconds: float) -> Acted:
+async def _run_in(visit: Visit, tab: OpenTab, run: _Run, monitor: bool, seconds: float) -> Acted:
     before: Page | None = None
     after: Page | None = None
     settled = Settled(visit)
+    notes: list[str] = []
     if monitor:
-        before = await _look(visit, tab, session)
+        before, stopped = await visit.look(tab, LOOK_SECONDS)
+        notes += stopped
         await eyes.watch(tab.page)
     earlier = frozenset(tab.requests)
     ended = await run.run(seconds)
-    notes = [ended.note] if ended.note else []
+    if ended.note:
+        notes.append(ended.note)
     if monitor:
         quiet = QUIET_AFTER_INPUT_SECONDS if run.input_used else QUIET_SECONDS
         await settled.wait(visit, tab, run.travel, earlier, quiet)
         if settled.tab is not None:
             try:
-                after = await _look(visit, settled.tab, session if settled.tab is tab else None)
+                after, stopped = await visit.look(settled.tab, LOOK_SECONDS)
+                notes += stopped
             except BrowserError as exc:
                 notes.append(str(exc))
     else:
@@ -98,54 +107,6 @@ async def _run_in(visit: Visit, tab: OpenTab, session: CDPSession, run: _Run, mo
         events=visit.take_events(),
         notes=tuple(notes),
     )
-
-
-async def _attach(visit: Visit, tab: OpenTab) -> CDPSession:
-    """Return a session with a tab's debugger. It must be there before a script that may have to be stopped."""
-    try:
-        session = await asyncio.wait_for(visit.context.new_cdp_session(tab.page), LOOK_SECONDS)
-        await asyncio.wait_for(session.send("Runtime.evaluate", {"expression": "0"}), LOOK_SECONDS)
-    except TimeoutError:
-        await visit.close_tab(tab)
-        raise BrowserError(f"tab {tab.number} ({tab.url}) was closed: a script of the page runs without end") from None
-    except _playwright_error() as exc:
-        raise BrowserError(first_line(exc)) from None
-    return session
-
-
-async def _look(visit: Visit, tab: OpenTab, session: CDPSession | None) -> Page:
-    try:
-        found = await asyncio.wait_for(eyes.look(tab.page, after=visit.refs), LOOK_SECONDS)
-    except (TimeoutError, BrowserError) as exc:
-        said = "" if tab.page.is_closed() else await _free(visit, tab, session)
-        if said:
-            raise BrowserError(f"tab {tab.number} is held up by a script without end: {said}") from None
-        if isinstance(exc, BrowserError):
-            raise
-        raise BrowserError(f"tab {tab.number} could not be read within {LOOK_SECONDS:g} s; try again") from None
-    visit.refs = max(visit.refs, found.last)
-    return found.page
-
-
-async def _free(visit: Visit, tab: OpenTab, session: CDPSession | None) -> str:
-    """End what holds up a tab, with the tab where it must be; return what was done, nothing for one that is free."""
-    if session is not None:
-        if await _answers(session):
-            return ""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(session.send("Runtime.terminateExecution"), STOP_SECONDS)
-            if await _answers(session):
-                return "it was stopped"
-    await visit.close_tab(tab)
-    return "it could not be stopped, so the tab was closed"
-
-
-async def _answers(session: CDPSession) -> bool:
-    try:
-        await asyncio.wait_for(session.send("Runtime.evaluate", {"expression": "0"}), PROBE_SECONDS)
-    except TimeoutError:
-        return False
-    return True
 
 
 class _Run:
@@ -172,7 +133,7 @@ class _Run:
             await self._stop()
             raise
         except _playwright_error() as exc:
-            return self._gone(exc)
+            return await self._gone(exc)
 
     async def _evaluate_and_serve(self) -> Ended:
         bridge = await Bridge.build(self._session)
@@ -183,7 +144,7 @@ class _Run:
             try:
                 ended = await self._evaluate(bridge)
             except _playwright_error() as exc:
-                gone, ended = True, self._gone(exc)
+                gone, ended = True, await self._gone(exc)
             untold = await self._finish(bridge, serving, gone=gone)
             if untold and not ended.error:
                 ended.error = untold
@@ -267,9 +228,11 @@ class _Run:
             line, column = len(lines) - 1, len(lines[-1])
         return f" (line {line + 1}:{max(0, column) + 1})"
 
-    def _gone(self, exc: Exception) -> Ended:
-        """Say why the script's world is no more there."""
+    async def _gone(self, exc: Exception) -> Ended:
+        """Say why the script's world is no more there. Raises BrowserError when the browser is not, either."""
         said = str(exc)
+        if not await self._visit.running.answers():
+            raise BrowserError(self._visit.running.lost)
         if "Promise was collected" in said:
             return Ended(error="the script waits for a promise that nothing will ever resolve")
         if self._tab.page.is_closed():
@@ -280,10 +243,11 @@ class _Run:
 
     async def _stop(self) -> str:
         """End a script that runs on; return what there is to say of it."""
-        if self.travel.under_way:
-            return ""
-        said = await _free(self._visit, self._tab, self._session)
-        return f"; {said}" if said else "; what it waits for did not come, and should it come, it will go on"
+        try:
+            said = await self._visit.free(self._tab, PROBE_SECONDS)
+        except BrowserError as exc:
+            said = str(exc)
+        return f"; {said or 'what it waits for did not come, and should it come, it will go on'}"
 
 
 def _is_top_level_return(details: dict[str, Any]) -> bool:

@@ -26,9 +26,13 @@ class InFlight:
 
 
 class Traffic:
-    """Keeps track of a tab's requests, those of frames included, from `start` on."""
+    """Keeps track of a tab's requests, those of frames included, from `start` on.
+
+    `session` is the one with the tab's debugger, as soon as there is one.
+    """
 
     def __init__(self, page: Page) -> None:
+        self.session: CDPSession | None = None
         self._page = page
         self._found: dict[str, InFlight] = {}
         self._frames: set[Frame] = set()  # in processes of their own
@@ -41,7 +45,8 @@ class Traffic:
     async def start(self) -> None:
         """Begin. Raises what Playwright does when the page has gone."""
         self._page.on("framenavigated", self._frame_navigated)
-        await self._listen(await self._page.context.new_cdp_session(self._page))
+        self.session = await self._page.context.new_cdp_session(self._page)
+        await self._listen(self.session)
 
     def stop(self) -> None:
         """Take note of no more documents; what is attached to goes with the page."""

@@ -15,13 +15,15 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gad.browser.chromium import Running
+from gad.browser import eyes
+from gad.browser.chromium import Running, from_playwright
 from gad.browser.traffic import InFlight, Traffic
-from gad.core.page import Event, Tab
+from gad.core.page import Event, Page, Tab
 from gad.errors import BrowserError
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Dialog, Download, Page, StorageState
+    from playwright.async_api import BrowserContext, CDPSession, Dialog, Download, StorageState
+    from playwright.async_api import Page as Shown
 
 MOST_TABS = 30
 """Tabs that a session may have; a page that opens more loses the oldest."""
@@ -35,6 +37,20 @@ READY_SECONDS = 1.0
 """How long a tab may take until its requests are known; one that is stuck goes without."""
 TITLE_SECONDS = 1.0
 """How long a page may take to say its title; one that is stuck does not."""
+ARRIVAL_SECONDS = 15.0
+"""How long a page may take that a tab is going to, before it is looked at as it is."""
+FREE_SECONDS = 0.5
+"""How long a page may take to answer when what held it up was stopped."""
+RESORTS = (
+    # While an address does not answer, nothing runs in the page that leads there.
+    ("Page.stopLoading", "where it was going did not answer, and that was stopped"),
+    ("Runtime.terminateExecution", "a script without end was stopped"),
+)
+"""What frees a page that does not answer, the mildest first, and what is said of it."""
+UNHEARD = 10_000
+"""More numbers than one look gives out."""
+LONGEST_DOWNLOAD = 1800.0
+"""Seconds that a download may take; there are some without end."""
 LONGEST_URL = 2000
 LONGEST_NAME = 200
 """Bytes of a downloaded file's name."""
@@ -47,7 +63,7 @@ class OpenTab:
     `requests` are those in flight, as soon as `ready` is done.
     """
 
-    def __init__(self, number: int, page: Page, *, own: bool) -> None:
+    def __init__(self, number: int, page: Shown, *, own: bool) -> None:
         self.number = number
         self.page = page
         self.own = own
@@ -81,20 +97,24 @@ class OpenTab:
         url = self.page.url
         return url if len(url) <= LONGEST_URL else url[:LONGEST_URL] + "…"
 
-    async def answers(self, seconds: float, *, stop: bool) -> bool:
-        """Return whether the page's scripts let anything else run within that time.
+    async def answers(self, seconds: float) -> bool:
+        """Return whether the page lets a script run within that time."""
+        return await self.send("Runtime.evaluate", seconds, expression="0")
 
-        With `stop`, what it loads is broken off first: while an address does not answer, nothing runs in the page.
-        """
-        with contextlib.suppress(Exception):  # TimeoutError, or it is closed
+    async def send(self, method: str, seconds: float, **parameters: Any) -> bool:
+        """Return whether a command of the debugging protocol was done within that time, or the page has gone."""
+        try:
             async with asyncio.timeout(seconds):
-                if stop:
-                    session = await self.page.context.new_cdp_session(self.page)
-                    await session.send("Page.stopLoading")
-                    await session.detach()
-                await self.page.evaluate("1")
-                return True
-        return False
+                if self._traffic.session is None:
+                    await asyncio.wait((self.ready,))
+                if self._traffic.session is not None:
+                    await self._traffic.session.send(method, parameters)
+        except TimeoutError:
+            return False
+        except Exception as exc:
+            if not from_playwright(exc):
+                raise
+        return True
 
 
 class Visit:
@@ -124,7 +144,7 @@ class Visit:
         self.downloading: set[asyncio.Task[None]] = set()
         self.download_began = asyncio.Event()
         self._own_context = context is not running.context
-        self._tabs: dict[Page, OpenTab] = {}
+        self._tabs: dict[Shown, OpenTab] = {}
         self._order: list[OpenTab] = []  # by when they were active last
         self._closing: list[OpenTab] = []  # closed, and perhaps by the end of the browser
         self._in_use: OpenTab | None = None  # by the call under way, or by the one before
@@ -156,7 +176,7 @@ class Visit:
             self._activate(tab)
             if self.running.visible:
                 await tab.page.bring_to_front()
-        if tab.dialog and await tab.answers(TITLE_SECONDS, stop=False):
+        if tab.dialog and await tab.answers(TITLE_SECONDS):
             tab.dialog = ""
         if tab.dialog:
             raise BrowserError(f"tab {tab.number} shows a dialog ({tab.dialog}) that waits for the person's answer")
@@ -216,7 +236,7 @@ class Visit:
             with contextlib.suppress(Exception):  # a tab that is being closed has none
                 session = await self.context.new_cdp_session(tab.page)
                 tab.target = (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"]
-                await session.detach()
+                self.detach(session)
         return tab.target
 
     def _activate(self, tab: OpenTab) -> None:
@@ -224,19 +244,19 @@ class Visit:
             self._order.remove(tab)
             self._order.append(tab)
 
-    def _appeared(self, page: Page) -> None:
+    def _appeared(self, page: Shown) -> None:
         """Take in a page that the context has: all of a context of one's own, else what nobody claims."""
         if self._own_context:
             self._adopt(page, own=True)
         elif self.running.attached:
             self._spawn(self._adopt_person_s(page))
 
-    async def _adopt_person_s(self, page: Page) -> None:
+    async def _adopt_person_s(self, page: Shown) -> None:
         async with self.running.opening:  # a session that opens a tab claims it before this goes on
             if page not in self.running.claimed and not page.is_closed():
                 self._adopt(page, own=False)
 
-    def _popped_up(self, opener: OpenTab, page: Page) -> None:
+    def _popped_up(self, opener: OpenTab, page: Shown) -> None:
         own = not self.running.attached or self.busy
         if own:
             self.running.claimed.add(page)
@@ -245,7 +265,7 @@ class Visit:
             self._activate(tab)
             self._tell("tab", f"tab {tab.number} was opened by tab {opener.number} and is the active one now")
 
-    def _adopt(self, page: Page, *, own: bool) -> OpenTab:
+    def _adopt(self, page: Shown, *, own: bool) -> OpenTab:
         if page in self._tabs:
             return self._tabs[page]
         self.last += 1
@@ -294,6 +314,65 @@ class Visit:
         self._tell("page", f"tab {tab.number} crashed and was closed; it showed {tab.url}")
         self._spawn(self.close_tab(tab))
 
+    # -- looking ---------------------------------------------------------------------------------
+
+    async def look(self, tab: OpenTab, seconds: float) -> tuple[Page, tuple[str, ...]]:
+        """Look at a tab; return what it shows, and notes of what had to be stopped for that.
+
+        Waiting for the page and looking at it may take so long each. Raises BrowserError.
+        """
+        said = await self.free(tab, min(seconds, ARRIVAL_SECONDS))
+        try:
+            page = await self._look(tab, seconds)
+        except BrowserError:
+            # It may have begun to go elsewhere meanwhile.
+            more = "" if tab.page.is_closed() else await self.free(tab, FREE_SECONDS)
+            if not more:
+                raise
+            said = more
+            page = await self._look(tab, seconds)
+        return page, (f"tab {tab.number}: {said}",) if said else ()
+
+    async def _look(self, tab: OpenTab, seconds: float) -> Page:
+        try:
+            found = await asyncio.wait_for(eyes.look(tab.page, after=self.refs), seconds)
+        except BaseException as exc:
+            self.refs += UNHEARD  # it may have given out numbers before it failed
+            if isinstance(exc, TimeoutError):
+                raise BrowserError(f"tab {tab.number} could not be read within {seconds:g} s; try again") from None
+            raise
+        self.refs = max(self.refs, found.last)
+        return found.page
+
+    async def free(self, tab: OpenTab, seconds: float) -> str:
+        """Wait so long for a tab to answer, then see to it; return what had to be stopped, if anything.
+
+        Raises BrowserError when nothing helped and the tab was closed.
+        """
+        said = ""
+        for method, done in RESORTS:
+            if self.running.lost or await tab.answers(seconds):
+                return said
+            await tab.send(method, FREE_SECONDS)
+            said, seconds = done, FREE_SECONDS
+        if self.running.lost or await tab.answers(seconds):
+            return said
+        await self.close_tab(tab)
+        end = "was closed" if tab.own else "is left alone"
+        raise BrowserError(f"tab {tab.number} {end}: a script of its page runs without end")
+
+    def stop_loading(self, tab: OpenTab) -> None:
+        """Give up where a tab is going."""
+
+        async def stop() -> None:
+            await tab.send("Page.stopLoading", FREE_SECONDS)
+
+        self._spawn(stop())
+
+    def detach(self, session: CDPSession) -> None:
+        """End a session with a tab's debugger. Nobody waits for it: it takes as long as the tab goes somewhere."""
+        self._spawn(session.detach())
+
     # -- events ----------------------------------------------------------------------------------
 
     def take_events(self) -> tuple[Event, ...]:
@@ -313,13 +392,14 @@ class Visit:
     async def _answer(self, tab: OpenTab, dialog: Dialog) -> None:
         """Answer a dialog, as a page with one does nothing else. What it asks, a script can answer in the page."""
         text = " ".join(dialog.message.split())[:DIALOG_TEXT]
+        text = f"{dialog.type}: {text}" if text else dialog.type
         if self.running.attached and not self.busy:
             tab.dialog = dialog.type  # it is the person's
         elif dialog.type in ("alert", "beforeunload"):
-            self._tell("dialog", f"{dialog.type}: {text} (accepted)")
+            self._tell("dialog", f"{text} (accepted)")
             await dialog.accept()
         else:
-            self._tell("dialog", f"{dialog.type}: {text} (dismissed)")
+            self._tell("dialog", f"{text} (dismissed)")
             await dialog.dismiss()
 
     # -- downloads -------------------------------------------------------------------------------
@@ -329,7 +409,12 @@ class Visit:
         self.download_began.set()
 
         async def save(path: str) -> None:
-            await download.save_as(path)
+            try:
+                async with asyncio.timeout(LONGEST_DOWNLOAD):
+                    await download.save_as(path)
+            except TimeoutError:
+                self._spawn(download.cancel())
+                raise OSError(0, f"it took longer than {LONGEST_DOWNLOAD:g} s") from None
 
         if len(self.downloading) >= MOST_DOWNLOADS:
             self._tell("download", f"{name} was not saved: {MOST_DOWNLOADS} others are under way")
@@ -343,8 +428,12 @@ class Visit:
         async def copy(path: str) -> None:
             await asyncio.to_thread(shutil.copyfile, source, path)
 
-        if any(tab.own and tab.target == target for tab in self._order):
-            self._keep(clean_name(name), copy)
+        async def keep() -> None:
+            own = [tab for tab in self._order if tab.own]
+            if target in [await self._target(tab) for tab in own]:
+                self._keep(clean_name(name), copy)
+
+        self._spawn(keep())
 
     def _keep(self, name: str, save: Callable[[str], Awaitable[None]]) -> None:
         task = asyncio.get_running_loop().create_task(self._save(name, save))

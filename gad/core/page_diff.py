@@ -2,13 +2,13 @@
 
     - old                   a line that is gone
     + new                   a line that is new
-    ~ [Agree](15 checkbox checked)      a line in which only controls changed: state, value or ref; as it is now
+    ~ [15 Agree](checkbox checked)      a line in which only controls changed: state, value or ref; as it is now
       ## Title              the heading or region that the changes after it are below
     (3 lines moved)
     (… 12 changes not shown)
 
 Lines are compared as sets that count, not as sequences: that takes time in proportion to their number, and a line
-that only moved is no change.
+that only moved is no change. Of a menu, it is the controls that are compared.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+from gad.core.page_fit import beginning
 
 _LONG = 300
 """Characters that each line is cut to where not all changes fit."""
 _LONG_CONTEXT = 120
 _MARKS_ROOM = 80
-_ATTRIBUTES = re.compile(r'\]\((\d+)((?:[^()"]|"(?:[^"\\]|\\.)*")*)\)')
+_CONTROL = re.compile(r'\[(\d+)((?: [^\[\]\n]*)?)\](?:\((?:[^()"]|"(?:[^"\\]|\\.)*")*\))?')
+_FENCE = re.compile("```+")
 _HEADING = re.compile(r"#{1,6} ")
 
 
@@ -37,11 +40,29 @@ class _Group:
 
 def difference(before: Sequence[str], after: Sequence[str], limit: int) -> str:
     """Return what changed, in at most `limit` characters; "" when nothing did."""
+    before, after = [*_compared(before)], [*_compared(after)]
     start, end = _alike(before, after)
     old, new = before[start : len(before) - end], after[start : len(after) - end]
     context = next((line for line in reversed(after[:start]) if _is_context(line)), "")
     groups, moved = _compare(old, new, context)
     return _write(groups, f"({moved} line{'s' * (moved > 1)} moved)" if moved else "", limit)
+
+
+def _compared(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines to be compared."""
+    fence = ""
+    for line in lines:
+        if fence:
+            if line == fence:
+                fence = ""
+            else:
+                yield f" {line}"  # which reads as no heading and no region, whatever it is
+        elif _FENCE.fullmatch(line):
+            fence = line
+        elif line.lstrip().startswith("[") and not _CONTROL.sub("", line).strip():
+            yield from (found[0] for found in _CONTROL.finditer(line))
+        else:
+            yield line
 
 
 def _alike(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
@@ -53,7 +74,7 @@ def _alike(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
 
 
 def _is_region(line: str) -> bool:
-    return line.startswith("--- ") and not line.startswith(("--- [", "--- note: ", "--- end "))
+    return line.startswith("--- ") and not line.startswith(("--- [", "--- end "))
 
 
 def _is_context(line: str) -> bool:
@@ -62,7 +83,7 @@ def _is_context(line: str) -> bool:
 
 def _says_nothing(line: str) -> bool:
     """Return whether a line only says something about those around it."""
-    return _is_region(line) or line.strip() in ("", "---") or line.startswith(("--- end ", "```"))
+    return _is_region(line) or line.strip() in ("", "---") or line.startswith("--- end ")
 
 
 def _compare(old: Sequence[str], new: Sequence[str], context: str) -> tuple[list[_Group], int]:
@@ -106,21 +127,21 @@ def _match(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
     for key in keys:
         free: defaultdict[str, deque[int]] = defaultdict(deque)
         for at, line in enumerate(old):
-            if at not in taken and (key is str or "](" in line):
+            if at not in taken and (key is str or "[" in line):
                 free[key(line)].append(at)
         for at, line in enumerate(new):
-            if at not in matches and (key is str or "](" in line) and (same := free.get(key(line))):
+            if at not in matches and (key is str or "[" in line) and (same := free.get(key(line))):
                 matches[at] = same.popleft()
                 taken.add(matches[at])
     return matches
 
 
 def _without_states(line: str) -> str:
-    return _ATTRIBUTES.sub(r"](\1)", line)
+    return _CONTROL.sub(r"[\1\2]", line)
 
 
 def _without_refs(line: str) -> str:
-    return _ATTRIBUTES.sub("]()", line)
+    return _CONTROL.sub(r"[\2]", line)
 
 
 def _longest_rise(numbers: Iterable[int]) -> int:
@@ -169,21 +190,7 @@ def _shorten(line: str, longest: int) -> str:
         return line
     mark = f" (… {len(line)} characters)"
     end = longest - len(mark)
-    for start, stop in _controls(line):
-        if start < end < stop:
-            end = start
-    space = line.rfind(" ", end - 30, end + 1)
-    inside = any(start < space < stop for start, stop in _controls(line))
-    return line[: space if space > 2 and not inside else end].rstrip() + mark
-
-
-def _controls(line: str) -> Iterable[tuple[int, int]]:
-    """Yield where each control begins and ends."""
-    opened: list[int] = []
-    for found in re.finditer(r"[\[\]]", line):
-        if found[0] == "[":
-            opened.append(found.start())
-        elif opened:
-            start = opened.pop()
-            if control := _ATTRIBUTES.match(line, found.start()):
-                yield start, control.end()
+    for control in _CONTROL.finditer(line):
+        if control.start() < end < control.end():
+            return line[: control.start()].rstrip() + mark
+    return beginning(line, end) + mark

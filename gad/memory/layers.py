@@ -25,6 +25,7 @@ from gad.core.sop import Sop, split_front
 from gad.core.tidy import Line, Merge, duplicates, entries, present, without
 from gad.errors import MemoryRefused
 from gad.memory import changes, files
+from gad.memory.shipped import PROCEDURES
 from gad.memory.store import MemoryStore
 
 FACTS, EPISODES, FORGOTTEN, PLANS = "facts", "episodes", "archive/episodes", "plans"
@@ -197,6 +198,8 @@ class Layers:
         lines: dict[str, Line] = {}
         facts = {path: entries(path, self.read(path) or "") for path in self._facts()}
         for sop in sops:
+            if sop.path in PROCEDURES and not sop.uses:
+                continue  # it came with gad: nothing here has shown yet that it helps, and tools name it where it does
             text = "\n".join((sop.name, *sop.triggers, sop.category, sop.body))
             found.append(Entry(sop.path, text, _links(sop.body, facts, sop.path), kind="sop"))
         for path, own in facts.items():

@@ -11,7 +11,6 @@ from gad.tools.file_write import FileWrite
 from gad.tools.memory import StartLongTermUpdate, UpdateWorkingCheckpoint
 from gad.tools.web import WebExecuteJs, WebScan
 
-
 _ALONE = (CodeRun, FileRead, FilePatch, FileWrite, AskUser, UpdateWorkingCheckpoint, StartLongTermUpdate)
 _WITH_BROWSER = (WebScan, WebExecuteJs)
 

@@ -41,7 +41,7 @@ class WebScan:
 
     schema = ToolSchema(
         "web_scan",
-        "See the browser's page as it is now: text, with controls as [label](ref type: value).",
+        "See the browser's page as it is now: text, with controls as [ref label](kind: value).",
         {
             "type": "object",
             "properties": {
@@ -180,7 +180,7 @@ def _acted(done: Acted, context: ToolContext, target: str) -> Outcome:
         notes += done.after.remarks
         told += _changes(done.before, done.after, moved=done.moved, room=max(200, room))
     if done.unsettled:
-        notes.append(f"not waited for: {done.unsettled}")
+        told.append(f"not waited for: {done.unsettled}")
     url = done.after.url if done.after is not None else next((tab.url for tab in done.tabs if tab.active), "")
     text = _joined(notes, _marked("\n".join(told), url))
     return Outcome("error" if done.error else "ok", text, {}, saved)

@@ -43,8 +43,9 @@ _WORDS = {
     "or a script in python (compute, count, convert; standard library only)",
 }
 """What a small model is told of the tools it knows; a schema's own first sentence describes any other."""
-HIDDEN = frozenset({"update_working_checkpoint", "ask_user", "start_long_term_update"})
-"""Tools that are not offered: every further choice is one more wrong choice. A question can be the answer."""
+HIDDEN = frozenset({"update_working_checkpoint", "ask_user", "start_long_term_update", "web_scan", "web_execute_js"})
+"""Tools that are not offered: every further choice is one more wrong choice. A question can be the answer, and a page
+is more than a small model can read."""
 
 
 def offer(tools: Sequence[ToolSchema]) -> list[ToolSchema]:
