@@ -185,7 +185,7 @@ def test_what_a_plugin_forks_or_starts_is_ended_with_it(tmp_path: Path) -> None:
             await until(lambda: not any(alive(pid) for pid in pids))
             await rig.passes(60)
             record = await rig.reaches("x", lambda record: record["plugin"]["pids"] != pids)
-        assert not any(alive(pid) for pid in record["plugin"]["pids"])
+        await until(lambda: not any(alive(pid) for pid in record["plugin"]["pids"]), 1)
 
     scene(tmp_path, play)
 

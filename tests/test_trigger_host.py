@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -18,7 +19,7 @@ import pytest
 
 from gad.cli.trigger_file import parse_settings
 from gad.home import make_home
-from gad.spool import status
+from gad.spool import drop, status
 from gad.task_file import parse_task
 from gad.triggers.host import Host
 from gad.triggers.record import Store
@@ -349,6 +350,41 @@ def test_a_session_that_is_removed_counts_as_ended(tmp_path: Path) -> None:
             os.rename(rig.spool / "x-a", tmp_path / "away")
             record = await rig.reaches("x", lambda record: record["plugin"])
         assert record["plugin"]["end"]["state"] == "removed"
+
+    scene(tmp_path, play)
+
+
+def test_what_the_disk_did_not_take_is_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(rig: Rig) -> None:
+        full = True
+        submit_once = drop.submit_once
+
+        def submit(spool: Path, name: str, text: bytes, task: str | None = None) -> bool:
+            if full:
+                raise OSError(errno.ENOSPC, "no space left", str(spool))
+            return submit_once(spool, name, text, task)
+
+        monkeypatch.setattr(drop, "submit_once", submit)
+        rig.plugin(
+            "x",
+            """
+            def check():
+                trigger.state["n"] = trigger.state.get("n", 0) + 1
+                try:
+                    trigger.submit("first", "a")
+                except Exception as exc:
+                    trigger.state["told"] = str(exc)
+                return {"text": "second", "key": "b"}
+            """,
+        )
+        async with rig.running():
+            record = await rig.reaches("x", lambda record: len(record["open"]) == 2)
+            assert "no space left" in record["plugin"]["told"] and rig.sessions() == []
+        full = False
+        async with rig.running():
+            assert await rig.made(2) == ["x-a", "x-b"]
+            record = await rig.reaches("x", lambda record: not any("text" in one for one in record["open"].values()))
+        assert rig.text("x-b") == "second" and sorted(record["open"]) == rig.sessions() == ["x-a", "x-b"]
 
     scene(tmp_path, play)
 

@@ -46,7 +46,7 @@ def test_a_csv_in_a_watched_folder_becomes_a_session_and_a_report(tmp_path: Path
         inbox = world.home / "inbox"
         (inbox / "north").mkdir(parents=True)
         (inbox / "known.csv").write_text("was there before")
-        options = {"files": "inbox/**/*.csv", "prompt": "Report on these:", "settle": 0.3, "batch": 0.3}
+        options = {"files": "inbox/**/*.csv", "prompt": "Report on these:", "settle": 0.2, "batch": 0.2}
         trigger(world, "sales", plugin="watchdog", options=options, task={"turns": 5})
         async with world.running():
             await reaches(world, "sales", "status", "on")

@@ -240,6 +240,7 @@ async def on_disk(work: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.shield(doing)
     except asyncio.CancelledError:
         await asyncio.wait({doing})
+        doing.exception()  # what went wrong is nobody's any more
         raise
 
 

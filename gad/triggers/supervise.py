@@ -85,6 +85,7 @@ class Supervisor:
         self._facts = Facts()
         self._watch: FileWatch | None = None
         self._events: deque[Event] = deque(maxlen=EVENTS)
+        self._recovered = False
         self._retry_at = 0.0
         self._due: float | None = None
         self._calls = 0  # sessions that the current call has made without a key
@@ -129,6 +130,7 @@ class Supervisor:
     async def _turn(self) -> None:
         now = self._site.now()
         self.record.turn_page(now)
+        await self._make_certain()
         if self._wanted.version != self._version:
             await self._change(self._wanted)
         await self._look_at_sessions()
@@ -245,7 +247,6 @@ class Supervisor:
         """Start the child of the version that is in use."""
         assert self._found is not None
         self.record.status = "starting"
-        await self._make_certain()
         self._child, answer = await self._start(self._found)
         self._take(answer)
         self.record.status = "on" if not self.record.failures else "failing"
@@ -426,8 +427,13 @@ class Supervisor:
             record.sessions_today += 1
             record.last_fired, record.last_session, record.over = entry["since"], name, self._facts.once
             await on_disk(self._store.save, record)
-            if await on_disk(door.hand_in, name, data, written):
-                break
+            try:
+                if await on_disk(door.hand_in, name, data, written):
+                    break
+            except OSError:
+                if not certain:
+                    del record.open[name]
+                raise
             # Somebody was faster: look again whose it is.
             del record.open[name]
             record.sessions_today -= 1
@@ -472,23 +478,25 @@ class Supervisor:
         return "", max(left, LEAST_USD)
 
     async def _make_certain(self) -> None:
-        """Make the sessions that were about to be made for certain when a host was killed; forget the others."""
+        """Make the sessions that could not be made when they were to be; forget those that need not be."""
         for name, entry in list(self.record.open.items()):
-            if await on_disk(self._site.door.claimed, self.name, name) is None:
-                if "text" in entry:
-                    with contextlib.suppress(Refused):
-                        data, written = self._site.door.prepare(self.name, entry["text"], entry["task"])
-                        await on_disk(self._site.door.hand_in, name, data, written)
-                else:
+            if "text" in entry:
+                try:
+                    data, written = self._site.door.prepare(self.name, entry["text"], entry["task"])
+                    await on_disk(self._site.door.hand_in, name, data, written)
+                except Refused as exc:  # the settings have changed meanwhile
+                    log.warning("trigger %s: session %s cannot be made any more: %s", self.name, name, exc)
                     del self.record.open[name]
-            self.record.open.get(name, {}).pop("text", None)
+                entry.pop("text")
+                entry.pop("task")
+            elif not self._recovered and await on_disk(self._site.door.claimed, self.name, name) is None:
+                del self.record.open[name]
+        self._recovered = True
 
     async def _look_at_sessions(self) -> None:
         """Find out which sessions have ended."""
         record, door = self.record, self._site.door
         for name, entry in list(record.open.items()):
-            if "text" in entry or (self._child is None and not await on_disk(door.claimed, self.name, name)):
-                continue  # not made yet
             result = await on_disk(door.result, name, str(entry["key"]))
             if result is None:
                 entry["usd"] = await on_disk(door.cost, name)
