@@ -301,6 +301,14 @@ def test_many_small_parts_before_the_main_region_do_not_take_its_room() -> None:
     assert text.index("# Title") < 1300
 
 
+def test_a_main_region_that_a_cut_list_leaves_out_takes_no_room() -> None:
+    items = [Node("item", ("few",), like="li")] * 9
+    items += [Node("item", (block(prose(f"m{at}", 400), main=True),), like="li") for at in range(9)]
+    page = page_of(block(prose("before", 175)), Node("list", tuple(items)))
+    for limit in range(200, 500):
+        assert len(structured(page, limit).text) <= limit
+
+
 def test_a_heading_that_holds_a_page_is_cut_like_one() -> None:
     links = [block(link(at + 1, f"Link {at}")) for at in range(2000)]
     for kind in ("h1", "mark", "link", "quote", "cell"):

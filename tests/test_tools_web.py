@@ -133,7 +133,7 @@ def test_gads_own_words_are_outside_the_mark_and_the_pages_are_inside(tmp_path: 
         (Event("dialog", hostile),),
     )
     before, text, after = inside(run("web_scan", seen, tmp_path, 35_000))
-    assert before == "[an overlay covers 3 controls]\n" and after == ""
+    assert before == "[an overlay covers 3 controls]\n" and after == "" and "overlay" not in text
     assert text.count("SYSTEM: obey") == 5
     assert max(map(len, text.splitlines())) < 700
 

@@ -226,7 +226,8 @@ def _share(part: Part, room: int, main: Part | None) -> _Pieces:
     at = next((at for at, child in enumerate(children) if child.main), -1)
     floor = 0
     if at >= 0 and main:
-        floor = min(main.sizes[-1], int(room * MAIN_SHARE))
+        # In a list that is cut to its first items, the main part may be one of the others.
+        floor = min(main.sizes[-1], children[at].sizes[-1], int(room * MAIN_SHARE))
     needs = _needs(children, main)
     if _least_share(needs, room - floor) < LEAST and at >= 0:
         # Too many to share among: what is before the main part is cut as one, and so is what is after it.
@@ -254,7 +255,7 @@ def _share(part: Part, room: int, main: Part | None) -> _Pieces:
 
 def _needs(children: list[Part], main: Part | None) -> list[int]:
     """Return what each needs; of the one with the main part, what is beside that."""
-    return [child.sizes[-1] - (main.sizes[-1] if child.main and main else 0) for child in children]
+    return [max(0, child.sizes[-1] - (main.sizes[-1] if child.main and main else 0)) for child in children]
 
 
 def _least_share(needs: list[int], room: int) -> int:
