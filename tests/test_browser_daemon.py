@@ -102,6 +102,13 @@ def test_a_service_user(site: Site, environ: dict[str, str]) -> None:
         if os.geteuid() == 0:
             os.chown(place, 65534, 65534)
             as_nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+            probe = subprocess.run(
+                [*as_nobody, sys.executable, "-c", "import gad.browser.browser"], capture_output=True
+            )
+            if probe.returncode:
+                pytest.skip("an unprivileged user cannot read this checkout or its Python")
+        if subprocess.run([*as_nobody, "unshare", "--user", "true"], capture_output=True).returncode:
+            pytest.skip("this machine has no user namespaces, so no browser has a sandbox")
         with daemon(place, site.url("/"), sandbox="on", prefix=as_nobody, **environ) as process:
             assert process.stdout is not None and process.stderr is not None
             assert json.loads(process.stdout.readline() or process.stderr.read()) == [""]
