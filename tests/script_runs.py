@@ -13,7 +13,7 @@ from gad.browser.script import run_script
 from gad.browser.visits import Visit
 from gad.core.page import CONTROLS, Acted, Node, Page
 from gad.core.ports import ToolContext
-from tests.sites import Loop
+from tests.sites import Loop, Site
 
 
 class Runs:
@@ -32,6 +32,11 @@ class Runs:
             await (await self.visit.tab()).page.goto(url, wait_until="domcontentloaded")
 
         self.loop.run(work())
+
+    def show(self, site: Site, html: str) -> None:
+        """Make this the site's first page, and open it in the active tab."""
+        site.pages["/"] = html
+        self.open(site.url())
 
     def run(self, script: str, *, monitor: bool = False, seconds: float = 20.0) -> Acted:
         """Run a script in the active tab."""

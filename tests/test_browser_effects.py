@@ -3,46 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gad.browser.chromium import Running
-from tests.script_runs import Runs, browser, runs, text_of
-from tests.sites import Asked, Loop, Served, Site
-
-
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    with Loop() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def running(loop: Loop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with browser(loop, tmp_path_factory.mktemp("browser")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def page(loop: Loop, running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
-    with runs(loop, running, tmp_path_factory.mktemp("work")) as made:
-        yield made
-
-
-@pytest.fixture
-def fresh(loop: Loop, running: Running, tmp_path: Path) -> Iterator[Runs]:
-    """A context of its own, for tests that count tabs, close them or look for files."""
-    with runs(loop, running, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with Site({"/": "<title>one</title><p>first page</p><a href=/two>next</a>"}) as made:
-        made.pages["/two"] = "<title>two</title><p>second page</p>"
-        yield made
+from tests.script_runs import Runs, text_of
+from tests.sites import Asked, Served, Site
 
 
 def test_a_script_that_sets_off_nothing(page: Runs, site: Site) -> None:

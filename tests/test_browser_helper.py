@@ -10,26 +10,8 @@ import pytest
 from gad.browser.actions import checked_address, checked_file, reason
 from gad.browser.chromium import Running
 from gad.errors import BrowserError
-from tests.script_runs import Runs, browser, runs, text_of
+from tests.script_runs import Runs, runs, text_of
 from tests.sites import Asked, Loop, Served, Site
-
-
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    with Loop() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def running(loop: Loop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with browser(loop, tmp_path_factory.mktemp("browser")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def page(loop: Loop, running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
-    with runs(loop, running, tmp_path_factory.mktemp("work")) as made:
-        yield made
 
 
 @pytest.fixture
@@ -38,27 +20,17 @@ def site() -> Iterator[Site]:
         yield made
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gad.browser.actions.ACTION_SECONDS", 0.6)
-
-
-def opened(page: Runs, site: Site, html: str) -> None:
-    site.pages["/"] = html
-    page.open(site.url())
-
-
 # -- input ---------------------------------------------------------------------------------------
 
 
 def test_clicks_are_trusted(page: Runs, site: Site) -> None:
-    opened(page, site, "<button onclick='document.title = event.isTrusted'>press</button>")
+    page.show(site, "<button onclick='document.title = event.isTrusted'>press</button>")
     assert page.run(f"await gad.click({page.ref('press')}); document.title").value == "true"
     assert page.run("document.title = ''; await gad.click('button'); document.title").value == "true"
 
 
 def test_typing_replaces_what_is_there_key_by_key(page: Runs, site: Site) -> None:
-    opened(page, site, """<input placeholder=name value=old onkeydown="keys += event.key"><script>keys = ''</script>
+    page.show(site, """<input placeholder=name value=old onkeydown="keys += event.key"><script>keys = ''</script>
         <textarea></textarea>""")  # fmt: skip
     ref = page.ref("name")
     done = page.run(f"await gad.type({ref}, 'new'); [document.querySelector('input').value, keys]")
@@ -85,17 +57,17 @@ def test_typing_replaces_what_is_there_key_by_key(page: Runs, site: Site) -> Non
     ],
 )
 def test_typing_into_inputs_of_every_type(page: Runs, site: Site, kind: str, value: str) -> None:
-    opened(page, site, f"<input type={kind}>")
+    page.show(site, f"<input type={kind}>")
     assert page.run(f"await gad.type('input', '{value}'); document.querySelector('input').value").value == value
 
 
 def test_typing_into_what_is_editable(page: Runs, site: Site) -> None:
-    opened(page, site, "<div contenteditable>draft</div>")
+    page.show(site, "<div contenteditable>draft</div>")
     assert page.run("await gad.type('div', 'final'); document.querySelector('div').textContent").value == "final"
 
 
 def test_keys(page: Runs, site: Site) -> None:
-    opened(page, site, """<input value=abc autofocus><script>keys = [];
+    page.show(site, """<input value=abc autofocus><script>keys = [];
         onkeydown = e => keys.push((e.ctrlKey ? 'C-' : '') + e.key)</script>""")  # fmt: skip
     script = "for (const k of ['backspace', 'ctrl+a', '+', 'Esc']) await gad.press(k);"
     done = page.run(f"await gad.press('End', 'input'); {script} [document.querySelector('input').value, keys]")
@@ -104,7 +76,7 @@ def test_keys(page: Runs, site: Site) -> None:
 
 
 def test_selecting_by_text_or_value(page: Runs, site: Site, quick: None) -> None:
-    opened(page, site, """<select onchange="document.title = value"><option>red<option value=g>green</select>
+    page.show(site, """<select onchange="document.title = value"><option>red<option value=g>green</select>
         <select multiple><option>1<option>2<option>3</select><p>not a list</p>""")  # fmt: skip
     assert page.run("await gad.select('select', 'green'); document.title").value == "g"
     assert page.run("await gad.select('select', 'red'); document.title").value == "red"
@@ -115,15 +87,15 @@ def test_selecting_by_text_or_value(page: Runs, site: Site, quick: None) -> None
 
 
 def test_hovering_opens_a_menu(page: Runs, site: Site) -> None:
-    opened(
-        page, site, "<style>ul{display:none} nav:hover ul{display:block}</style><nav>menu<ul><li>hidden item</ul></nav>"
+    page.show(
+        site, "<style>ul{display:none} nav:hover ul{display:block}</style><nav>menu<ul><li>hidden item</ul></nav>"
     )
     done = page.watch("await gad.hover('nav')")
     assert "hidden item" in text_of(done.after) and "hidden item" not in text_of(done.before)
 
 
 def test_dragging_by_html5_and_by_pointer(page: Runs, site: Site) -> None:
-    opened(page, site, """<style>div{position:absolute;width:80px;height:80px}</style>
+    page.show(site, """<style>div{position:absolute;width:80px;height:80px}</style>
         <div id=card draggable=true>card</div><div id=bin style="left:300px">bin</div>
         <div id=knob style="top:200px">knob</div><div id=goal style="top:200px;left:300px">goal</div><script>
         card.ondragstart = e => e.dataTransfer.setData('text/plain', 'card');
@@ -141,7 +113,7 @@ def test_dragging_by_html5_and_by_pointer(page: Runs, site: Site) -> None:
 
 def test_going_and_coming_back(page: Runs, site: Site) -> None:
     site.pages["/two"] = "<p>second page</p>"
-    opened(page, site, "<p>first page</p>")
+    page.show(site, "<p>first page</p>")
     done = page.watch("await gad.goto('/two')")
     assert text_of(done.after) == "second page" and done.moved and done.error == ""
     done = page.watch("await gad.back()")
@@ -160,7 +132,7 @@ def test_there_is_nothing_to_go_back_to(loop: Loop, running: Running, tmp_path: 
 
 def test_an_element_itself(page: Runs, site: Site) -> None:
     site.pages["/frame"] = "<button>inner</button>"
-    opened(page, site, "<button>outer</button><iframe src=/frame></iframe>")
+    page.show(site, "<button>outer</button><iframe src=/frame></iframe>")
     assert page.run(f"(await gad.el({page.ref('outer')})).tagName").value == "BUTTON"
     assert page.run("(await gad.el('button')) === document.querySelector('button')").value is True
     assert "it is in another frame" in page.run(f"await gad.el({page.ref('inner')})").error
@@ -171,7 +143,7 @@ def test_a_typeahead_answers_before_the_page_is_shown(page: Runs, site: Site) ->
         return Served(asked.path.partition("q=")[2] + " pie")
 
     site.pages["/find"] = answer
-    opened(page, site, """<input><ul></ul><script>
+    page.show(site, """<input><ul></ul><script>
         let timer;
         document.querySelector('input').oninput = e => { clearTimeout(timer); timer = setTimeout(async () => {
             document.querySelector('ul').innerHTML = '<li>' + await (await fetch('/find?q=' + e.target.value)).text()
@@ -185,7 +157,7 @@ def test_enter_sends_a_form(page: Runs, site: Site) -> None:
         return Served(f"<p>you asked {asked.path}</p>")
 
     site.pages["/ask"] = answer
-    opened(page, site, "<form action=/ask><input name=q></form>")
+    page.show(site, "<form action=/ask><input name=q></form>")
     done = page.watch("await gad.type('input', 'x'); await gad.press('Enter', 'input'); await new Promise(() => {})")
     assert text_of(done.after) == "you asked /ask?q=x" and done.error == ""
 
@@ -195,13 +167,13 @@ def test_enter_sends_a_form(page: Runs, site: Site) -> None:
 
 def test_refs_in_frames_of_other_sites(page: Runs, site: Site) -> None:
     site.pages["/frame"] = "<button onclick='this.textContent = \"done\"'>inside</button>"
-    opened(page, site, f"<iframe src='{site.url('/frame', 'b.localhost')}'></iframe>")
+    page.show(site, f"<iframe src='{site.url('/frame', 'b.localhost')}'></iframe>")
     done = page.watch(f"await gad.click({page.ref('inside')})")
     assert "done" in text_of(done.after)
 
 
 def test_shadow_roots(page: Runs, site: Site) -> None:
-    opened(page, site, """<div></div><script>
+    page.show(site, """<div></div><script>
         document.querySelector('div').attachShadow({mode: 'open'}).innerHTML =
             '<button onclick="this.textContent = 1 + +this.textContent">7</button>'</script>""")  # fmt: skip
     assert "8" in text_of(page.watch(f"await gad.click({page.ref('7')})").after)
@@ -209,9 +181,9 @@ def test_shadow_roots(page: Runs, site: Site) -> None:
 
 
 def test_a_ref_of_a_page_before_says_so(page: Runs, site: Site) -> None:
-    opened(page, site, "<button>old</button>")
+    page.show(site, "<button>old</button>")
     ref = page.ref("old")
-    opened(page, site, "<button>new</button>")
+    page.show(site, "<button>new</button>")
     assert (
         f"there is no element {ref} on the page now: look again with web_scan"
         in page.run(f"await gad.click({ref})").error
@@ -224,7 +196,7 @@ def test_a_ref_of_a_page_before_says_so(page: Runs, site: Site) -> None:
 def test_uploads_to_an_input_and_to_a_button_that_opens_a_chooser(page: Runs, site: Site, quick: None) -> None:
     (page.cwd / "a.txt").write_text("hello")
     (page.cwd / "b.txt").write_text("there")
-    opened(page, site, """<input type=file multiple><button>choose</button><p>text</p><script>
+    page.show(site, """<input type=file multiple><button>choose</button><p>text</p><script>
         document.querySelector('button').onclick = () => {
             const hidden = document.createElement('input');
             hidden.type = 'file';
@@ -242,7 +214,7 @@ def test_uploads_to_an_input_and_to_a_button_that_opens_a_chooser(page: Runs, si
 
 def test_the_path_of_an_upload_must_stand_in_the_script(page: Runs, site: Site) -> None:
     (page.cwd / "secret.txt").write_text("secret")
-    opened(page, site, "<input type=file><script>path = 'secret' + '.txt'</script>")
+    page.show(site, "<input type=file><script>path = 'secret' + '.txt'</script>")
     done = page.run("await gad.upload('input', path)")
     assert "the path must stand in the script as it is" in done.error
     assert page.run("document.querySelector('input').files.length").value == 0

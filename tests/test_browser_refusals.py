@@ -7,43 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from gad.browser.chromium import Running
-from tests.script_runs import Runs, browser, runs, text_of
-from tests.sites import Loop, Served, Site
-
-
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    with Loop() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def running(loop: Loop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with browser(loop, tmp_path_factory.mktemp("browser")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def page(loop: Loop, running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
-    with runs(loop, running, tmp_path_factory.mktemp("work")) as made:
-        yield made
+from tests.script_runs import Runs, text_of
+from tests.sites import Served, Site
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
     with Site() as made:
         yield made
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gad.browser.actions.ACTION_SECONDS", 0.6)
-
-
-def opened(page: Runs, site: Site, html: str) -> None:
-    site.pages["/"] = html
-    page.open(site.url())
 
 
 # -- what goes wrong -----------------------------------------------------------------------------
@@ -60,7 +31,7 @@ def opened(page: Runs, site: Site, html: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_in_the_way_is_said_in_one_line(page: Runs, site: Site, quick: None, html: str, error: str) -> None:
-    opened(page, site, html)
+    page.show(site, html)
     assert page.run("1;\nawait gad.click('button')").error == f"Error: gad.click: {error} (line 2:11)"
 
 
@@ -76,19 +47,18 @@ def test_what_is_in_the_way_is_said_in_one_line(page: Runs, site: Site, quick: N
     ],
 )
 def test_calls_that_make_no_sense(page: Runs, site: Site, quick: None, call: str, error: str) -> None:
-    opened(page, site, "<p>text</p>")
+    page.show(site, "<p>text</p>")
     assert error in page.run(f"await {call}").error
 
 
 def test_a_script_can_catch_what_goes_wrong(page: Runs, site: Site, quick: None) -> None:
-    opened(page, site, "<p>text</p>")
+    page.show(site, "<p>text</p>")
     done = page.run("try { await gad.click('#none') } catch (e) { 'caught ' + e.message }")
     assert done.value.startswith("caught gad.click: the selector '#none' finds nothing")
 
 
 def test_calls_that_are_not_awaited_are_done_and_their_errors_told(page: Runs, site: Site, quick: None) -> None:
-    opened(
-        page,
+    page.show(
         site,
         "<input><button onclick='document.title += value + document.querySelector(\"input\").value'>b</button>",
     )
@@ -98,7 +68,7 @@ def test_calls_that_are_not_awaited_are_done_and_their_errors_told(page: Runs, s
 
 
 def test_a_click_is_the_last_value(page: Runs, site: Site) -> None:
-    opened(page, site, "<button onclick='document.title = 1'>b</button>")
+    page.show(site, "<button onclick='document.title = 1'>b</button>")
     done = page.run("gad.click('button')")
     assert (done.error, done.returned) == ("", False) and page.run("document.title").value == "1"
 
@@ -131,20 +101,20 @@ SPY = """<button onclick="document.title = event.isTrusted">b</button><input typ
 
 
 def test_a_hostile_page_finds_no_way_in_and_the_helper_works(page: Runs, site: Site) -> None:
-    opened(page, site, SPY)
+    page.show(site, SPY)
     done = page.run("window.decoy = 0; await gad.click('button'); await gad.press('Tab'); document.title")
     assert (done.error, done.value) == ("", "true")
     assert page.run("found").value == ["decoy"]  # so it has looked
 
 
 def test_the_page_keeps_a_gad_of_its_own(page: Runs, site: Site) -> None:
-    opened(page, site, "<script>var gad = {mine: 1}</script><button onclick='document.title = gad.mine'>b</button>")
+    page.show(site, "<script>var gad = {mine: 1}</script><button onclick='document.title = gad.mine'>b</button>")
     assert page.run("await gad.click('button'); [document.title, typeof gad.mine]").value == ["1", "undefined"]
     assert page.run("window.gad").value == {"mine": 1}
 
 
 def test_the_helper_is_of_no_use_when_the_script_has_ended(page: Runs, site: Site) -> None:
-    opened(page, site, "<button onclick='document.title = 1'>b</button>")
+    page.show(site, "<button onclick='document.title = 1'>b</button>")
     page.run("window.kept = gad; 1")
     page.run("window.late = kept.click('button').catch(e => e.message); 1")
     assert page.run("await late").value == "gad.click: the script has ended"
@@ -152,7 +122,7 @@ def test_the_helper_is_of_no_use_when_the_script_has_ended(page: Runs, site: Sit
 
 
 def test_a_script_makes_a_thousand_calls_at_most(page: Runs, site: Site) -> None:
-    opened(page, site, "<p>text</p>")
+    page.show(site, "<p>text</p>")
     done = page.run("const calls = []; for (let i = 0; i < 1001; i++) calls.push(gad.hover().catch(e => e.message));"
                     "(await Promise.all(calls)).slice(-2)")  # fmt: skip
     assert done.value == ["gad.hover: it takes 1 arguments", "gad.hover: more than 1000 calls in one script"]
@@ -161,7 +131,7 @@ def test_a_script_makes_a_thousand_calls_at_most(page: Runs, site: Site) -> None
 def test_a_call_in_a_page_that_is_slow_to_leave(page: Runs, site: Site) -> None:
     come = threading.Event()
     site.pages["/slow"] = Served("<p>slow page</p>", wait=come)
-    opened(page, site, "<a href=/slow>go</a>")
+    page.show(site, "<a href=/slow>go</a>")
     threading.Timer(0.7, come.set).start()
     done = page.watch("await gad.click('a'); await gad.click('a'); 1")
     assert text_of(done.after) == "slow page" and done.moved
