@@ -85,6 +85,15 @@ def test_long_lists_keep_the_first_with_which_all_fits() -> None:
         assert f"\n(+{400 - kept} like these: ul.hits > li)\nthe end" in text
 
 
+@pytest.mark.parametrize("kind", ["list", "block"])
+def test_a_long_menu_keeps_its_first_and_names_the_rest(kind: str) -> None:
+    inner = "item" if kind == "list" else "block"
+    entries = tuple(Node(inner, (link(at + 1, f"Entry {at}"),), like="li") for at in range(400))
+    text = structured(page_of(Node(kind, entries, selector=".menu > *"), block("the end")), 1500).text
+    assert text.startswith("[1 Entry 0][2 Entry 1]")
+    assert text.endswith("[50 Entry 49] (+350 like these: .menu > *)\nthe end")
+
+
 def test_unlike_siblings_are_no_list() -> None:
     items = tuple(Node("item", (link(at + 1, f"Result {at + 1}"),), like=f"hit{at}") for at in range(400))
     shown = structured(page_of(Node("list", items)), 1000)
@@ -302,9 +311,8 @@ def test_many_small_parts_before_the_main_region_do_not_take_its_room() -> None:
 
 
 def test_a_main_region_that_a_cut_list_leaves_out_takes_no_room() -> None:
-    items = [Node("item", ("few",), like="li")] * 9
-    items += [Node("item", (block(prose(f"m{at}", 400), main=True),), like="li") for at in range(9)]
-    page = page_of(block(prose("before", 175)), Node("list", tuple(items)))
+    items = [Node("item", ("few",), like="li")] * 9 + [Node("item", (block("m " * 100, main=True),), like="li")] * 9
+    page = page_of(block(prose("before", 180)), Node("list", tuple(items)))
     for limit in range(200, 500):
         assert len(structured(page, limit).text) <= limit
 

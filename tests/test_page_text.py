@@ -286,6 +286,13 @@ def test_controls_in_what_cannot_be_acted_on_are_there() -> None:
     assert text_of(block("a ", Node("mark", (gauge,)), " b")) == "a\nhalf [5 more]\n[6 stop](button)\nb"
 
 
+def test_what_is_long_is_no_label_and_no_row() -> None:
+    long = ("word " * 240).strip()
+    assert text_of(link(12, long)) == f"[12]{long}"
+    assert text_of(Node("table", (row("a", long),))) == f"a | {long}"
+    assert text_of(Node("table", (row("a", long, long),))) == f"a\n{long}\n{long}"
+
+
 @pytest.mark.parametrize("kind", ["h1", "mark", "pre", "link", "cell", "item"])
 def test_an_embedded_document_ends_where_it_ends(kind: str) -> None:
     frame = Node("frame", ("theirs",), ref=7, url="https://ads.example/x")
@@ -313,7 +320,7 @@ def test_an_empty_page() -> None:
 
 def test_nothing_is_lost_in_the_depth() -> None:
     kinds = ("block", "list", "item", "quote", "link", "nav", "table", "row", "cell", "mark", "h2", "pre", "frame")
-    node = block("the end")
+    node = block("before", Node("break"), "the end", Node("break"), "after")
     for depth in range(1500):
         kind = kinds[depth % len(kinds)]
         node = Node(
@@ -321,6 +328,7 @@ def test_nothing_is_lost_in_the_depth() -> None:
         )
     page = Page("", "", block(node))
     text = structured(page, ENDLESS).text
+    assert "\nthe end\n" in text
     assert sorted(control.ref for control in parse(text)) == sorted(refs(page))
     assert words(page) <= set(re.findall(r"\w+", text))
     assert len(structured(page, 500).text) <= 500

@@ -96,7 +96,7 @@ def join_menus(parts: list[Part], selector: str) -> list[Part]:
     menu: Part | None = None
     for part in parts:
         controls = _controls(part)
-        if not controls or part.main or any(len(control.head) > _SHORT for control in controls):
+        if not controls or any(len(control.head) > _SHORT for control in controls):
             menu = None
             joined.append(part)
             continue
@@ -104,9 +104,10 @@ def join_menus(parts: list[Part], selector: str) -> list[Part]:
             controls[0].like = part.like
         if menu and menu.head == part.head:
             menu.children += controls
+            menu.selector = selector
         else:
-            menu = Part(part.head, [*controls], "\n", selector=selector, like=part.like)
-            joined.append(menu)
+            menu = part
+            joined.append(part)
     return joined
 
 

@@ -133,11 +133,8 @@ def _shallow(root: Node) -> Node:
     stack = [(root, 1, False)]
     while stack:
         item, depth, known = stack.pop()
-        if isinstance(item, str):
+        if isinstance(item, str) or item.kind == "break":
             held[-1].append(item)
-        elif item.kind == "break":
-            if held[-1] and held[-1][-1] is not _BREAK:
-                held[-1].append(_BREAK)
         elif known:
             children = tuple(held.pop())
             held[-1].append(replace(item, children=children))
