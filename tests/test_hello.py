@@ -13,7 +13,7 @@ import pytest
 from tests.scripted_server import Reply, Say
 from tests.world import World, play
 
-MOST = 1090
+MOST = 1100
 """With the one SOP that every home begins with."""
 MOST_REMEMBERING = 1149
 """With 20 SOPs and facts."""

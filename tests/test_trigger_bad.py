@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
 import os
 from pathlib import Path
 
 import pytest
 
+from gad.triggers.process import MARK, Child
 from tests.test_protocol import alive
 from tests.test_trigger_host import Rig, scene
 from tests.world import until
@@ -41,6 +44,30 @@ KINDS = {
     f"rubbish{n}": (f"def check(): return {value}", "check() returned")
     for n, value in enumerate(("42", "['a']", "{'text': 5}", "{'text': 'a', 'key': 5}", "object()", "b'text'"))
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path, steps: int) -> None:
+    async def play() -> None:
+        start = Child.start(environment=dict(os.environ), cwd=str(tmp_path), say=lambda line, error: None)
+        task = asyncio.create_task(start)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await (await task).end()
+
+    asyncio.run(play())
+    gc.collect()  # a process that nobody has ended is told of, and a warning is an error
+    mine = f"{MARK}={os.getpid()}-".encode()
+    assert not any(mine in environment(Path("/proc") / name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def environment(process: Path) -> bytes:
+    try:
+        return (process / "environ").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_every_kind_of_failure_is_named_and_hurts_no_other(tmp_path: Path) -> None:

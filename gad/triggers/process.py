@@ -47,11 +47,19 @@ class Died(Exception):
 class Child:
     """A plugin's process. Make one with `start`, and always `end` it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket, mark: str, say: Say) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        mark: str,
+        say: Say,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._process = process
         self._mark = mark
-        self._socket = connection
+        self._reader = reader
+        self._writer = writer
         self._ended = False
         self._busy = False
         self.exited: asyncio.Future[None] = self._loop.create_future()
@@ -59,16 +67,22 @@ class Child:
         self._loop.add_reader(self._pidfd, self._on_exit)
         assert process.stdout is not None and process.stderr is not None
         self._output = [_Output(process.stdout, say, False), _Output(process.stderr, say, True)]
-        self._reader: asyncio.StreamReader
-        self._writer: asyncio.StreamWriter
 
     @classmethod
     async def start(cls, *, environment: Mapping[str, str], cwd: str, say: Say) -> Child:
         """Start a child that waits for its first call. Raises OSError."""
         mark = f"{os.getpid()}-{secrets.token_hex(8)}"
         ours, theirs = socket.socketpair()
-        try:
-            with theirs:
+        with theirs:
+            try:
+                # First of all: once there is a process, nothing may be waited for, and so be cancelled, before it is
+                # in hands that end it.
+                reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST)
+            except BaseException:
+                ours.close()
+                raise
+            process = None
+            try:
                 process = subprocess.Popen(  # noqa: ASYNC220 - returns once the child runs, milliseconds
                     # -P: nothing in the home takes the place of a module of ours.
                     [sys.executable, "-P", "-m", "gad.triggers.child", str(theirs.fileno())],
@@ -80,12 +94,12 @@ class Child:
                     env={**environment, MARK: mark, "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8:replace"},
                     cwd=cwd,
                 )
-        except BaseException:
-            ours.close()
-            raise
-        child = cls(process, ours, mark, say)
-        child._reader, child._writer = await asyncio.open_connection(sock=ours, limit=LONGEST)
-        return child
+                return cls(process, reader, writer, mark, say)
+            except BaseException:
+                writer.close()
+                if process is not None:
+                    _kill(process, mark)
+                raise
 
     def _on_exit(self) -> None:
         self._loop.remove_reader(self._pidfd)
