@@ -71,12 +71,6 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    with Loop() as loop:
-        yield loop
-
-
-@pytest.fixture(scope="module")
 def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person = Person(tmp_path_factory.mktemp("person"))
     yield person

@@ -40,12 +40,6 @@ def site() -> Iterator[Site]:
         yield site
 
 
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    with Loop() as loop:
-        yield loop
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()

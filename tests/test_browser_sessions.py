@@ -43,12 +43,6 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    with Loop() as loop:
-        yield loop
-
-
-@pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("b")
 

@@ -77,7 +77,7 @@ def remove_unfinished(spool: Path) -> None:
     """Remove what `submit_once` left behind in processes that died in the middle of it."""
     for aside in spool.glob(f"{_UNFINISHED}*"):
         number = aside.name.removeprefix(_UNFINISHED).partition("-")[0]
-        if number.isdecimal() and not _alive(int(number)):
+        if number.isdecimal() and not alive(int(number)):
             shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -192,7 +192,8 @@ def _rename_whole(source: Path, target: Path) -> bool:
     return True
 
 
-def _alive(process: int) -> bool:
+def alive(process: int) -> bool:
+    """Return whether there is a process of this number, whoever's it is."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -19,6 +19,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import IO, Any, TypeVar
 
+from gad.spool.drop import alive
+
 MARK = "GAD_TRIGGER_RUN"
 """The variable that marks the processes of a run."""
 LONGEST = 32 << 20
@@ -263,7 +265,7 @@ def end_abandoned(home: str) -> int:
 
     def abandoned(variables: Mapping[bytes, bytes]) -> bool:
         host = variables.get(MARK.encode(), b"").partition(b"-")[0]
-        return host.isdigit() and variables.get(b"GAD_HOME") == os.fsencode(home) and not _alive(int(host))
+        return host.isdigit() and variables.get(b"GAD_HOME") == os.fsencode(home) and not alive(int(host))
 
     return _kill_where(abandoned)
 
@@ -298,13 +300,3 @@ def _kill_where(meant: Callable[[Mapping[bytes, bytes]], bool]) -> int:
             continue
         found += 1
     return found
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
