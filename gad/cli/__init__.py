@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "ps": ("gad.cli.listing", "List sessions."),
     "show": ("gad.cli.show", "Show a session's whole transcript."),
     "memory": ("gad.cli.memory", "Show, search and tidy what agents remember."),
+    "explore": ("gad.cli.explore", "Show what has come of idle time: skills, plan, weights, reports."),
     "triggers": ("gad.cli.triggers", "List and operate what hands in sessions by itself."),
     "doctor": ("gad.cli.doctor", "Check that everything gad needs is there."),
     "config": ("gad.cli.listing", "Show the settings in force and where each came from."),

@@ -1,15 +1,16 @@
-"""A small chart of one series, run by run: in the terminal, and as an SVG file. No library draws it."""
+"""A small chart of values, run by run: in the terminal, and as an SVG file. No library draws it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _WIDTH, _HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 20, 46, 56
 _TICKS = 4
+_COLOURS = ("#1f5fbf", "#b3420a", "#1b7837", "#7b3294")
 _LABELS = 10
 """At most so many runs are numbered on the axis of the SVG."""
 
@@ -39,17 +40,34 @@ def bars(values: Sequence[float], *, first: int = 1, width: int = 72, height: in
     return lines
 
 
+def spark(values: Sequence[float], top: float, width: int = 60) -> str:
+    """Return the latest values as one line of blocks; `top` is the value of a full one."""
+    return "".join(_BLOCKS[min(8, max(0, round(value / top * 8)))] for value in values[-width:])
+
+
 def svg(title: str, values: Sequence[float], *, x: str, y: str, first: int = 1) -> str:
     """Return a line chart of the values as an SVG document with axes, ticks and labels.
 
     `first` is the number of the first value's run.
     """
-    top = _round_up(max(*values, 1) if values else 1)
+    return svg_lines(title, {"": values}, x=x, y=y, first=first, least=1)
+
+
+def svg_lines(
+    title: str, series: Mapping[str, Sequence[float]], *, x: str, y: str, first: int = 1, least: float = 0.1
+) -> str:
+    """Return a chart of one line a series, as long as each other, with a legend where they have names.
+
+    The axis goes up to `least`, at least. At most as many series as there are colours are drawn.
+    """
+    count = max(map(len, series.values()), default=0)
+    top = _round_up(max((value for values in series.values() for value in values), default=least) or least)
+    top = max(top, least)
     wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     base = _TOP + high
 
     def across(index: int) -> float:
-        return _LEFT + (wide * index / (len(values) - 1) if len(values) > 1 else wide / 2)
+        return _LEFT + (wide * index / (count - 1) if count > 1 else wide / 2)
 
     def up(value: float) -> float:
         return base - high * value / top
@@ -67,10 +85,9 @@ def svg(title: str, values: Sequence[float], *, x: str, y: str, first: int = 1) 
             f'<line x1="{_LEFT}" y1="{up(value):.1f}" x2="{_WIDTH - _RIGHT}" y2="{up(value):.1f}" stroke="#ddd"/>'
             f'<text x="{_LEFT - 8}" y="{up(value) + 4:.1f}" text-anchor="end">{short(value)}</text>'
         )
-    stride = max(1, math.ceil(len(values) / _LABELS))
     parts += [
         f'<text x="{across(index):.1f}" y="{base + 18}" text-anchor="middle">{first + index}</text>'
-        for index in range(0, len(values), stride)
+        for index in range(0, count, max(1, math.ceil(count / _LABELS)))
     ]
     parts += [
         f'<path d="M{_LEFT} {_TOP}V{base}H{_WIDTH - _RIGHT}" fill="none" stroke="black"/>',
@@ -78,13 +95,19 @@ def svg(title: str, values: Sequence[float], *, x: str, y: str, first: int = 1) 
         f'<text x="18" y="{_TOP + high / 2:g}" text-anchor="middle" '
         f'transform="rotate(-90 18 {_TOP + high / 2:g})">{_xml(y)}</text>',
     ]
-    places = [(across(index), up(value)) for index, value in enumerate(values)]
-    points = " ".join(f"{left:.1f},{above:.1f}" for left, above in places)
-    parts.append(f'<polyline points="{points}" fill="none" stroke="#1f5fbf" stroke-width="2"/>')
-    for run, ((left, above), value) in enumerate(zip(places, values, strict=True), first):
-        parts.append(
-            f'<circle cx="{left:.1f}" cy="{above:.1f}" r="3" fill="#1f5fbf"><title>{run}: {value:g}</title></circle>'
-        )
+    for number, ((name, values), colour) in enumerate(zip(series.items(), _COLOURS, strict=False)):
+        places = [(across(index), up(value)) for index, value in enumerate(values)]
+        points = " ".join(f"{left:.1f},{above:.1f}" for left, above in places)
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        label = f"{_xml(name)}, " if name else ""
+        for run, ((left, above), value) in enumerate(zip(places, values, strict=True), first):
+            parts.append(
+                f'<circle cx="{left:.1f}" cy="{above:.1f}" r="3" fill="{colour}"><title>{label}{run}: {value:g}'
+                "</title></circle>"
+            )
+        if name:
+            left = _LEFT + wide * number / len(series)
+            parts.append(f'<text x="{left:.1f}" y="{_TOP - 6}" fill="{colour}">{_xml(name)}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
 

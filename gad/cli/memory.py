@@ -242,6 +242,42 @@ def check(place: Place, as_json: bool) -> None:
     sys.exit(exits.ERROR if found else exits.DONE)
 
 
+@memory_command.command("review")
+@click.argument("proposal", required=False)
+@click.option("--accept", "verdict", flag_value="accept", help="Let it into memory.")
+@click.option("--reject", "verdict", flag_value="reject", help="Take it away.")
+@as_json_option
+@click.pass_obj
+def review(place: Place, proposal: str | None, verdict: str | None, as_json: bool) -> None:
+    """List what explorations propose and the gate did not let in by itself; show, accept or reject one PROPOSAL.
+
+    Your word takes the place of the proof that it lacks; secrets and what passes stay out all the same. Proposals are
+    files below memory/proposals, so an editor mends one.
+    """
+    from gad.memory.exploration import Exploration
+
+    if verdict and proposal is None:
+        raise click.UsageError(f"name the proposal to {verdict}; gad memory review lists them")
+    exploration = Exploration(store_of(place), complain)
+    found = {one.id: one for one in exploration.proposals()}
+    if proposal is not None and proposal not in found:
+        raise GadError(f"there is no proposal {proposal}; gad memory review lists them")
+    if verdict == "accept" and proposal:
+        exploration.accept(found[proposal])
+    elif verdict and proposal:
+        exploration.reject(found[proposal])
+    elif as_json:
+        shown = found.values() if proposal is None else [found[proposal]]
+        click.echo(json_bytes([{"id": one.id} | asdict(one) for one in shown]))
+    elif proposal:
+        say(f"-- for {found[proposal].path}, which has now:")
+        say(exploration.present(found[proposal]) or "(nothing)")
+        say(f"-- proposed; it waits since {found[proposal].reason or 'nobody knows why'}")
+        say(found[proposal].text)
+    else:
+        table(("PROPOSAL", "WAITS SINCE"), [(one.id, one.reason) for one in found.values()])
+
+
 def store_of(place: Place) -> MemoryStore:
     """Return the home's memory, as it is. Raises HomeNotFound."""
     from gad.memory.store import MemoryStore

@@ -168,6 +168,13 @@ def _proved(added: str, calls: Sequence[Proof]) -> tuple[str, tuple[int, ...]]:
     return kept + end, evidence
 
 
+def without_proof(text: str) -> str:
+    """Return a text without its last line, where that is its proof."""
+    body = text.rstrip()
+    start = body.rfind("\n") + 1
+    return body[:start] if _PROOF.fullmatch(body[start:]) else text
+
+
 def _check_call(number: int, call: Proof | None, calls: Sequence[Proof]) -> None:
     if call is None:
         raise MemoryRefused(f"there is no call {number} in this session; {_good(calls)}")
@@ -256,7 +263,7 @@ _DIGEST_WORD = re.compile(r"sha-?\d|digest|checksum|hash|commit|revision|md5|bla
 
 def unfit(text: str, session: str) -> str | None:
     """Return why a text must not stand in memory and how to mend it, or None: what passes away, and secrets."""
-    if found := _secret(text):
+    if found := secret_in(text):
         return f"this holds {found}; memory is no place for secrets: name the variable or the file that holds it"
     for pattern, what in _VOLATILE:
         if match := pattern.search(text):
@@ -266,7 +273,8 @@ def unfit(text: str, session: str) -> str | None:
     return None
 
 
-def _secret(text: str) -> str | None:
+def secret_in(text: str) -> str | None:
+    """Return what a text holds that looks like a secret, in words; None when there is nothing of the kind."""
     for pattern, what in _SECRET_FORMS:
         if pattern.search(text):
             return what

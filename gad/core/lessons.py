@@ -50,13 +50,22 @@ def earned_review(session: Session, *, success: bool) -> bool:
 
 def phase_text(root: str, proofs: Sequence[Proof]) -> str:
     """Return what a model is told when it may write into memory at `root`, on these proofs."""
-    listed = [proof for proof in proofs if proof.ok and proof.name not in NO_PROOF and not proof.of_memory][-_SHOWN:]
-    lines = [f"Memory is {root}.", RULES, "", "Calls that worked:"]
-    lines += [f"{proof.number} {proof.gist}" for proof in listed] or ["(none: nothing can be proven, so write nothing)"]
+    lines = [f"Memory is {root}.", RULES, "", "Calls that worked:", *_listed(proofs)]
     if mended := overcome(proofs):
         lines += ["Errors overcome:"]
         lines += [f"{failed.number} {failed.gist} -> {worked.number} {worked.gist}" for failed, worked in mended[-10:]]
     return "\n".join(lines)
+
+
+def confined_text(proofs: Sequence[Proof]) -> str:
+    """Return what a model is told that may propose something to memory, and not write it."""
+    told = "This session is confined: memory is read-only; propose what it should keep as the task says."
+    return "\n".join([told, "Calls that worked:", *_listed(proofs)])
+
+
+def _listed(proofs: Sequence[Proof]) -> list[str]:
+    listed = [proof for proof in proofs if proof.ok and proof.name not in NO_PROOF and not proof.of_memory][-_SHOWN:]
+    return [f"{proof.number} {proof.gist}" for proof in listed] or ["(none: nothing can be proven, so write nothing)"]
 
 
 def outcome(session: Session) -> bool | None:

@@ -1,8 +1,8 @@
-"""Hands in a task when nothing else goes on, and makes way at once when a person comes with one.
+"""Explores when nothing else goes on, and makes way at once when a person comes with a task.
 
-Options: `prompt`; `every` (30), minutes between two sessions; `quiet` (10), for how many minutes no file must have come
-from anybody; `load` (0.5), the load average per core that is not to be exceeded; `hours`, when it may happen, such as
-22:00-06:00 (always); `usd_per_day` (1), dollars after which it is enough for the day.
+Options: `prompt`, a task to do instead; `every` (30), minutes between two sessions; `quiet` (10), for how many minutes
+no file must have come from anybody; `load` (0.5), the load average per core that is not to be exceeded; `hours`, when
+it may happen, such as 22:00-06:00 (always); `usd_per_day` (1), dollars after which it is enough for the day.
 """
 
 from __future__ import annotations
@@ -11,21 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from gad.spool import drop
-from gad.triggers.activity import at_work, load_per_core, quiet_seconds, within
+from gad.triggers.activity import at_work, gad, load_per_core, quiet_seconds, within
 from gad.triggers.plugin import Event, Trigger
 
 INTERVAL = 15
 WATCH = "spool/.daemon/status.txt"
-PROMPT = """Nobody needs you now. Explore one thing about this machine or its projects that later tasks will want to \
-know. Change nothing outside your working directory. Write report.md: what you did, found (with evidence) and missed."""
-
 trigger: Trigger = globals()["trigger"]  # it is there before this file runs
 
 
 def on_event(event: Event | None) -> None:
     """Stop what was handed in when somebody has come since then, with a task that may have been done already."""
-    now = trigger.now()
-    if trigger.open and quiet_seconds(trigger.home, now) < now - trigger.state.get("last", now):
+    if trigger.open and quiet_seconds(trigger.home, now := trigger.now()) < now - trigger.state.get("last", now):
         for name in at_work(trigger.home).keys() & set(trigger.open):
             drop.stop(Path(trigger.home, "spool", name))
 
@@ -38,9 +34,16 @@ def check() -> dict[str, Any] | None:
 
 
 def fire() -> dict[str, Any]:
-    """Return the task."""
+    """Return the task: the one of the options, else the next step of exploration."""
     trigger.state["last"] = trigger.now()
-    return {"text": trigger.options.get("prompt", PROMPT), "priority": -100}
+    prompt = trigger.options.get("prompt")
+    return ({"text": prompt} if prompt else gad(trigger.home, "explore", "next")) | {"priority": -100}
+
+
+def on_done(result: dict[str, Any]) -> None:
+    """Keep what came of a step of exploration."""
+    if "prompt" not in trigger.options and result["state"] != "removed":
+        gad(trigger.home, "explore", "file", result["session"], "--json")
 
 
 def _reason() -> str:
