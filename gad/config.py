@@ -109,6 +109,19 @@ class BrowserSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """Where the code that agents write runs.
+
+    `auto`: in bubblewrap's sandbox where that works. `writable` are absolute paths that code may write to besides the
+    session's own directories. Without `network` it reaches none.
+    """
+
+    mode: Literal["auto", "none", "bwrap"] = "auto"
+    network: bool = True
+    writable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The settings in force. `sources` says where each value that is not a default came from, by dotted key."""
 
@@ -124,6 +137,7 @@ class Config:
     spool: SpoolSettings = field(default_factory=SpoolSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     browser: BrowserSettings = field(default_factory=BrowserSettings)
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     ask: Literal["user", "never"] = "user"
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -295,6 +309,11 @@ _BROWSER: dict[str, rule.Field] = {
     "idle": rule.seconds(1, 86400),
     "sandbox": rule.choice("auto", "on", "off"),
 }
+_SANDBOX: dict[str, rule.Field] = {
+    "mode": rule.choice("auto", "none", "bwrap"),
+    "network": rule.flag,
+    "writable": rule.texts,
+}
 _TOP: dict[str, rule.Field] = {
     "model": rule.text,
     "models": rule.as_node,
@@ -307,6 +326,7 @@ _TOP: dict[str, rule.Field] = {
     "spool": rule.as_node,
     "memory": rule.as_node,
     "browser": rule.as_node,
+    "sandbox": rule.as_node,
     "ask": rule.choice("user", "never"),
 }
 
@@ -331,6 +351,7 @@ def load(home: Path, environ: Mapping[str, str]) -> Config:
     spool = SpoolSettings(**reader.table(given.get("spool"), "spool", _SPOOL))
     memory = MemorySettings(**reader.table(given.get("memory"), "memory", _MEMORY))
     browser = _browser(reader, given.get("browser"), home)
+    sandbox = _sandbox(reader, given.get("sandbox"))
     retry = Retry(**reader.table(given.get("retry"), "retry", _RETRY))
     if retry.first > retry.most:
         line = reader.lines.get("retry.first") or reader.lines.get("retry.most", 1)
@@ -357,6 +378,7 @@ def load(home: Path, environ: Mapping[str, str]) -> Config:
         spool=spool,
         memory=memory,
         browser=browser,
+        sandbox=sandbox,
         ask=given.get("ask", "user"),
         sources=MappingProxyType(sources),
     )
@@ -507,6 +529,31 @@ def _browser(reader: rule.Reader, node: Node | None, home: Path) -> BrowserSetti
     if "executable" in values:
         values["executable"] = os.path.normpath(home / os.path.expanduser(values["executable"]))
     return BrowserSettings(**values)
+
+
+def _sandbox(reader: rule.Reader, node: Node | None) -> SandboxSettings:
+    """Read `sandbox`, whose mode may stand alone."""
+    if isinstance(node, ScalarNode):
+        try:
+            return SandboxSettings(mode=_SANDBOX["mode"](node))
+        except rule.Wrong as exc:
+            reader.fail(node, "sandbox", str(exc))
+            return SandboxSettings()
+    values = reader.table(node, "sandbox", _SANDBOX)
+    if values.get("mode") == "none":
+        for key in ("network", "writable"):
+            if line := reader.lines.get(f"sandbox.{key}"):
+                reader.fail(line, f"sandbox.{key}", "has no meaning beside mode: none; remove one of the two")
+    places = []
+    for path in values.get("writable", ()):
+        expanded = os.path.expanduser(path)
+        if not os.path.isabs(expanded):
+            what = f"must be absolute paths, or such that begin with ~/, not {path!r}"
+            reader.fail(reader.lines["sandbox.writable"], "sandbox.writable", what)
+        places.append(os.path.normpath(expanded))
+    if places:
+        values["writable"] = tuple(places)
+    return SandboxSettings(**values)
 
 
 def _prices(reader: rule.Reader, given: Mapping[str, Node]) -> dict[str, Price]:

@@ -93,6 +93,7 @@ def parse_task(
         "sop": rule.matching(SOP_NAME, "an SOP's name: lower-case letters, digits and -"),
         "review": rule.matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", "a session's name"),
         "ask": rule.choice("user", "never"),
+        "confined": rule.flag,
         "parent": rule.matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", "a session's name"),
         "priority": rule.whole(-1_000_000, 1_000_000),
         "not_before": _moment,

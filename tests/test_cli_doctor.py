@@ -58,7 +58,7 @@ def test_a_home_that_is_well(home: Path, server: ScriptedServer) -> None:
     code, found = examine()
     assert code == exits.DONE
     wanted = ["python", "bash", "chromium", "home", "gad.yaml", "directories", "file system", "disk", "locks", "leases"]
-    assert list(found) == [*wanted, "inotify", "daemon", "key", "model"]
+    assert list(found) == [*wanted, "inotify", "daemon", "sandbox", "key", "model"]
     told = {name: (check["status"], check["detail"]) for name, check in found.items()}
     assert told["model"] == ("ok", "test (scripted): its server answers")
     assert told["locks"][0] == told["directories"][0] == told["key"][0] == "ok"
@@ -230,3 +230,20 @@ def test_a_browser_is_found(tmp_path: Path) -> None:
     browser.parent.mkdir(parents=True)
     browser.touch(mode=0o755)
     assert doctor.find_chromium({"PATH": "", "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path)}) == str(browser)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "status", "mend"),
+    [("auto", "warn", "install it"), ("bwrap", "fail", "install it"), ({"network": "off"}, "fail", "install it"),
+     ("none", "warn", "set sandbox: auto")],
+)  # fmt: skip
+def test_without_a_sandbox(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Any, status: str, mend: str
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("bash", "chromium"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "/missing")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (home / "gad.yaml").write_text(yaml.safe_dump({"sandbox": sandbox}))
+    check = examine()[1]["sandbox"]
+    assert check["status"] == status and check["mend"][0].startswith(mend)

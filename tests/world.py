@@ -37,6 +37,7 @@ class World:
             "models": {"test": model},
             "prices": {"scripted": {"input": 1, "output": 1}},
             "retry": {"first": 0.02, "most": 0.05},
+            "sandbox": {"writable": [str(home.parent)]},  # tests let commands leave files beside the home
         }
         (home / "gad.yaml").write_text(yaml.safe_dump(base | settings), "utf-8")
         self.daemon: Daemon | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 import unicodedata
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -51,6 +52,8 @@ UNHEARD = 10_000
 """More numbers than one look gives out."""
 LONGEST_DOWNLOAD = 1800.0
 """Seconds that a download may take; there are some without end."""
+DOWNLOADS = "downloads"
+"""The directory in a session's own that holds them."""
 LONGEST_URL = 2000
 LONGEST_NAME = 200
 """Bytes of a downloaded file's name."""
@@ -441,21 +444,23 @@ class Visit:
         task.add_done_callback(self.downloading.discard)
 
     async def _save(self, name: str, save: Callable[[str], Awaitable[None]]) -> None:
-        path = ""
+        # Commands of the session may be changing what lies in its directory meanwhile: the browser writes elsewhere.
+        aside = f"{self.work}.{secrets.token_hex(6)}.download"
+        directory = -1
         try:
-            path = await asyncio.to_thread(reserve, os.path.join(self.work, "downloads"), name)
-            await save(path)
-            size = await asyncio.to_thread(os.path.getsize, path)
-        except BaseException as exc:  # a download that is broken off leaves no half of a file
-            if path:
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
-            if not isinstance(exc, Exception):
-                raise
+            directory = await asyncio.to_thread(open_downloads, self.work)
+            await save(aside)
+            path, size = await asyncio.to_thread(keep, aside, directory, name)
+        except Exception as exc:
             why = exc.strerror if isinstance(exc, OSError) else str(exc).splitlines()[0].rpartition(": ")[2]
             self._tell("download", f"{name} was not saved: {why}")
         else:
-            self._tell("download", f"saved {path} ({size:,} bytes)")
+            self._tell("download", f"saved {os.path.join(self.work, DOWNLOADS, path)} ({size:,} bytes)")
+        finally:  # a download that is broken off leaves no half of a file
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
+            if directory >= 0:
+                os.close(directory)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -517,16 +522,35 @@ def clean_name(name: str) -> str:
     return stem + dot + extension or "download"
 
 
-def reserve(directory: str, name: str) -> str:
-    """Make an empty file of that name, or of name-2.ext and so on where there is one; return its path."""
-    os.makedirs(directory, exist_ok=True)
+def open_downloads(work: str) -> int:
+    """Open the directory of a session's downloads, and make it; a link in its place is an error."""
+    os.makedirs(work, exist_ok=True)
+    path = os.path.join(work, DOWNLOADS)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def keep(source: str, directory: int, name: str) -> tuple[str, int]:
+    """Copy a file into an open directory under that name, or name-2.ext and so on where there is one.
+
+    Return the name and the size. Raises OSError, with nothing left there.
+    """
     stem, dot, extension = name.rpartition(".") if "." in name else (name, "", "")
-    number = 1
+    number, chosen = 1, name
     while True:
-        path = os.path.join(directory, name if number == 1 else f"{stem}-{number}{dot}{extension}")
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            target = os.open(chosen, flags, 0o600, dir_fd=directory)
+            break
         except FileExistsError:
             number += 1
-        else:
-            return path
+            chosen = f"{stem}-{number}{dot}{extension}"
+    try:
+        with os.fdopen(target, "wb") as there, open(source, "rb") as here:
+            shutil.copyfileobj(here, there, 1 << 20)
+            return chosen, there.tell()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(chosen, dir_fd=directory)
+        raise

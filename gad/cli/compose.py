@@ -9,7 +9,7 @@ import pwd
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from gad.agent import Parts, RetryPolicy
 from gad.browser.browser import WebBrowser
 from gad.cli.memory_engine import MemoryEngine
 from gad.cli.trigger_file import door_of, parser_of
+from gad.cli.walls import choose_sandbox, is_confined, with_confinement
 from gad.config import Config, Model, read_key
 from gad.core.budget import Price
 from gad.core.ports import Provider
@@ -36,8 +37,9 @@ from gad.spool.kin import parent_options
 from gad.spool.ledger import Ledger
 from gad.task_file import check_cwd, parse_task
 from gad.tools.environment import child_environment
-from gad.tools.orphans import HOME, end_orphans, identity
+from gad.tools.orphans import HOME, SESSION, end_orphans, identity
 from gad.tools.process import run_command
+from gad.tools.sandbox import Launch, Sandbox, unwrapped
 from gad.tools.toolset import all_tools
 from gad.triggers.host import Host
 
@@ -170,7 +172,8 @@ def build_daemon(
         return base | identity(home, session, call)
 
     browser = build_browser(config, base)
-    engine = build_memory(config, environment) if config.memory.enabled else None
+    launch = choose_sandbox(config, environ, lambda: daemon.unfinished())
+    engine = build_memory(config, environment, launch) if config.memory.enabled else None
     closed = ClosedMemory(str(config.memory_dir))
     decide = None
     if engine is not None and config.memory.controller:
@@ -191,6 +194,7 @@ def build_daemon(
         options = parse_task(task, models=config.models) if task is not None else TaskOptions()
         check_cwd(options)
         effective = with_defaults(options, config, parent_options(spool, session, options))
+        effective = with_confinement(effective, config, spool)
         first = config.chain_of(effective.model or config.model)[0]
         persist = config.models[first].provider == "local"
         # A small model loses its task in what it is told beside it.
@@ -199,8 +203,8 @@ def build_daemon(
 
     parts = Parts(
         provider=providers,
-        tools={tool.schema.name: tool for tool in all_tools(browser)},
-        run_check=run_check,
+        tools={tool.schema.name: tool for tool in all_tools(browser, launch)},
+        run_check=partial(run_check, launch=only_confined(launch, spool)),
         retry=RetryPolicy(config.retry.first, config.retry.most, config.retry.give_up),
         price=price,
         window=config.window_of,
@@ -208,7 +212,7 @@ def build_daemon(
         environment=environment,
         work=work,
         memory=engine.door if engine is not None else lambda session: closed,
-        run_script=ScriptRunner(engine.store, run_script) if engine is not None else None,
+        run_script=ScriptRunner(engine.store, partial(run_script, launch=launch)) if engine is not None else None,
         decide=decide,
         ended=engine.ended if engine is not None else lambda live: None,
         usd_per_day=config.usd_per_day,
@@ -218,7 +222,7 @@ def build_daemon(
     beside: list[Beside] = [browser] if engine is None else [engine, browser]
     if only is None:
         beside.append(build_triggers(config, base))
-    return Daemon(
+    daemon = Daemon(
         spool,
         parts,
         Door(Rules(config.spool.max_bytes, owners(config.spool.users)), begin),
@@ -229,6 +233,20 @@ def build_daemon(
         reap=lambda session, calls: end_orphans(home, session, (*calls, "gate")),
         beside=beside,
     )
+    return daemon
+
+
+def only_confined(launch: Launch, spool: str) -> Launch:
+    """Return how the user's own commands are started: as they are, those of confined sessions in the sandbox.
+
+    A check may run what the agent wrote, as `make test` does.
+    """
+
+    def start(argv: Sequence[str], *, session: str, cwd: str, work: str) -> list[str]:
+        walled = isinstance(launch, Sandbox) and is_confined(spool, session)
+        return launch(argv, session=session, cwd=cwd, work=work) if walled else list(argv)
+
+    return start
 
 
 def with_gad(environment: Mapping[str, str]) -> dict[str, str]:
@@ -268,7 +286,7 @@ def build_triggers(config: Config, environment: Mapping[str, str]) -> Host:
     )
 
 
-def build_memory(config: Config, environment: Callable[[str, str], Mapping[str, str]]) -> MemoryEngine:
+def build_memory(config: Config, environment: Callable[[str, str], Mapping[str, str]], launch: Launch) -> MemoryEngine:
     """Return the memory of this home, its directories made, and what learns from sessions."""
     store = MemoryStore(str(config.memory_dir))
     try:
@@ -276,7 +294,8 @@ def build_memory(config: Config, environment: Callable[[str, str], Mapping[str, 
     except (GadError, OSError) as exc:  # sessions do without; what is wrong is told to those who want to write
         log.error("memory is not in order: %s", exc)
     engine = MemoryEngine(config, store)
-    engine.gate = ScriptGate(store, run_check, lambda session: environment(session, "gate"))
+    gate = partial(run_check, launch=launch)
+    engine.gate = ScriptGate(store, gate, lambda session: environment(session, "gate"))
 
     engine.learners.append(Evolution(store, drop=engine.drop, place=engine.place))
     return engine
@@ -323,20 +342,24 @@ async def run_shell(
     seconds: float,
     limit: int,
     spill: str,
+    launch: Launch = unwrapped,
 ) -> tuple[int, str]:
     """Run a shell command; return its exit code, and at most `limit` characters of its output.
 
     `spill` names the file below `work` that takes the whole output when it is long.
     """
+    plain = ["bash", "-c", command]
     try:
+        argv = launch(plain, session=environment.get(SESSION, ""), cwd=cwd, work=work)
         finished = await run_command(
-            ["bash", "-c", command],
+            argv,
             cwd=cwd,
             environment=environment,
             timeout=seconds,
             emit=emit,
             spill_path=str(Path(work) / spill),
             limit=limit,
+            kept=argv != plain,
         )
     except OSError as exc:
         return 127, f"the command could not be started: {exc}"

@@ -84,6 +84,7 @@ def checks(place: Place) -> Iterator[Check]:
     if writable.status != "fail" and (home / "spool").is_dir():
         yield from spool(home / "spool")
     if config is not None:
+        yield sandbox(config, place.environ())
         yield from browser(config)
         yield from model(config, place.environ())
 
@@ -215,6 +216,24 @@ def running_daemon(place: Path) -> Check:
     if status.get("version") != __version__:
         return Check("daemon", "warn", detail, (f"restart it: this is version {__version__}",))
     return Check("daemon", "ok", detail)
+
+
+# -- the sandbox ----------------------------------------------------------------------------------
+
+
+def sandbox(config: Config, environ: Mapping[str, str]) -> Check:
+    """Check that what agents run can be put into a sandbox, where gad.yaml does not say that none is wanted."""
+    from gad.cli.walls import sandbox_trouble
+
+    chosen = config.sandbox
+    if chosen.mode == "none":
+        mend = "set sandbox: auto in gad.yaml to keep commands from the rest of the system"
+        return Check("sandbox", "warn", "switched off: what agents run can do all that this user can", (mend,))
+    if problem := sandbox_trouble(config, environ):
+        what, _, mend = problem.partition("; ")
+        needed = chosen.mode == "bwrap" or not chosen.network
+        return Check("sandbox", "fail" if needed else "warn", what, (mend,))
+    return Check("sandbox", "ok", f"bwrap works; the network is {'on' if chosen.network else 'off'}")
 
 
 # -- the browser ----------------------------------------------------------------------------------

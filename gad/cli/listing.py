@@ -125,6 +125,7 @@ def _settings(config: Config) -> Iterable[tuple[str, Any, str]]:
         yield key, getattr(config, key), config.source(key)
     sections: dict[str, Any] = {"limits": config.limits, "retry": config.retry, "spool": config.spool}
     sections["memory"] = config.memory
+    sections["sandbox"] = config.sandbox
     sections |= {f"models.{name}": entry for name, entry in config.models.items()}
     named = {key.rsplit(".", 1)[0] for key in config.sources if key.startswith("prices.") and key.count(".") > 1}
     sections |= {path: config.prices[path.removeprefix("prices.")] for path in sorted(named)}

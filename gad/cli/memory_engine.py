@@ -248,7 +248,8 @@ class MemoryEngine:
             if at < self._since or unasked or (known is not None and known.success == success):
                 continue
             work: list[Callable[[], object]] = [partial(one.ended, session, success) for one in self.learners]
-            if self._config.memory.reviews and success and earned_review(session, success=True):
+            worth = self._config.memory.reviews and success and not session.options.confined
+            if worth and earned_review(session, success=True):
                 work.append(partial(self._drop_review, session, number))
             failed = [one for one in work if not self._quietly(session.name, one)]
             if failed:  # all of it is done again then, in the order of the rounds

@@ -124,7 +124,7 @@ class ToolContext:
     `cwd` is where relative paths start; `work` is the session's scratch directory; `emit` streams
     text to output.txt while the tool runs; `environment` is what a child process may see; `limit` is how many
     characters of output the model is to get of this call at most; `memory` is None where there is none. `labels` are
-    the session's.
+    the session's. A `confined` session writes below `cwd` and `work` only.
     """
 
     session: str
@@ -136,6 +136,7 @@ class ToolContext:
     limit: int = 10_000
     memory: Memory | None = None
     labels: tuple[str, ...] = ()
+    confined: bool = False
 
 
 class Browser(Protocol):

@@ -16,6 +16,7 @@ class TaskOptions:
     `tools` restricts the tool set. `ask: never` says that nobody is there to answer questions.
     `memory` says whether long-term memory is told of. `sop` names a procedure of memory whose script may do the task;
     `review` a session whose successful calls prove what this one writes into memory.
+    A `confined` session writes only below its cwd and its work directory, and so do its children.
     `not_before` is in seconds since the epoch. A higher `priority` is admitted first.
     """
 
@@ -31,6 +32,7 @@ class TaskOptions:
     sop: str | None = None
     review: str | None = None
     ask: Literal["user", "never"] | None = None
+    confined: bool = False
     parent: str | None = None
     priority: int = 0
     not_before: float | None = None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gad.core.gate import Proof, check_change, check_write
-from gad.core.lessons import phase_text
+from gad.core.lessons import confined_text, phase_text
 from gad.core.session import Session
 from gad.core.sop import keep_record
 from gad.errors import MemoryRefused
@@ -43,6 +43,7 @@ class SessionMemory:
         session = self._session
         if not session.options.memory:
             raise MemoryRefused("this task was given without memory (`memory: false`), so nothing is written there")
+        self._check_confined()
         proofs, source = await self._proofs()
         text, numbers = check_write(path, added, open_phase=session.phase_open, calls=proofs, session=session.name)
         gists = {proof.number: proof.gist for proof in proofs}
@@ -82,7 +83,13 @@ class SessionMemory:
     async def open_phase(self) -> str:
         """Return the rules and this session's proofs."""
         proofs, _ = await self._proofs()
-        return phase_text(self.root, proofs)
+        return confined_text(proofs) if self._session.options.confined else phase_text(self.root, proofs)
+
+    def _check_confined(self) -> None:
+        if self._session.options.confined:
+            raise MemoryRefused(
+                "this session is confined: memory is read-only; propose what is worth keeping as the task says"
+            )
 
     async def _proofs(self) -> tuple[Sequence[Proof], str]:
         """Return the calls that may prove something, and whose they are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -52,8 +53,7 @@ class Capture:
             self._weight += weigh(text)
         if self.total > self._limit or max(self.total, self._weight) > KEEP_FROM:
             if self._file is None:
-                os.makedirs(os.path.dirname(self._path), exist_ok=True)
-                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+                self._file = new_file(self._path)
                 self.saved = self._path
                 _write(self._file, "".join(self._head))
             if before < SPILL_LIMIT:
@@ -75,6 +75,17 @@ class Capture:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def new_file(path: str) -> int:
+    """Open a new file for writing in the place of what lies there, and make its directory.
+
+    Commands write to the same directory: what they have put there, a link or a pipe, is replaced and never followed.
+    """
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def call_stem(tool: str, context: ToolContext) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from gad.core.cut import copied_mark
 from gad.core.ports import Outcome, ToolContext, ToolSchema
-from gad.tools.capture import call_stem
+from gad.tools.capture import call_stem, new_file
 from gad.tools.process import run_command
+from gad.tools.sandbox import Launch, unwrapped
 
 DEFAULT_SECONDS = 60
 """How long a command may run when the call does not say."""
@@ -20,8 +22,15 @@ DEFAULT_SECONDS = 60
 _PYTHON = "import sys;__file__=sys.argv[1];del sys.argv[0];exec(compile(open(__file__,'rb').read(),__file__,'exec'))"
 
 
+_WALLS = re.compile(r"Read-only file system|/tmp/")
+"""What the output of code that has met the sandbox's walls holds."""
+
+
 class CodeRun:
-    """Runs code in the working directory and returns its output, exit code and duration."""
+    """Runs code in the working directory and returns its output, exit code and duration.
+
+    `launch` turns a command into the one that is started for it, in a sandbox where there is one.
+    """
 
     schema = ToolSchema(
         "code_run",
@@ -36,6 +45,9 @@ class CodeRun:
             "required": ["type", "code"],
         },
     )
+
+    def __init__(self, launch: Launch = unwrapped) -> None:
+        self._launch = launch
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
         """Run the code; a non-zero exit and a time-out are errors that carry the output."""
@@ -52,14 +64,17 @@ class CodeRun:
         start = [sys.executable, "-u", "-c", _PYTHON] if arguments["type"] == "python" else ["bash"]
         try:
             _write(script, code)
+            command = [*start, script]
+            argv = self._launch(command, session=context.session, cwd=context.cwd, work=context.work)
             finished = await run_command(
-                [*start, script],
+                argv,
                 cwd=context.cwd,
                 environment=context.environment,
                 timeout=timeout,
                 emit=context.emit,
                 spill_path=stem + ".txt",
                 limit=context.limit,
+                kept=argv != command,
             )
         except (OSError, UnicodeEncodeError) as trouble:
             return Outcome("error", f"could not run: {trouble}")
@@ -72,10 +87,16 @@ class CodeRun:
         if finished.timed_out:
             meta["timeout"] = arguments.get("timeout", DEFAULT_SECONDS)
         failed = finished.timed_out or finished.exit != 0
+        if failed and argv != command and _WALLS.search(finished.output):
+            meta["sandbox"] = _told(context)
         return Outcome("error" if failed else "ok", finished.output, meta, finished.saved)
 
 
+def _told(context: ToolContext) -> str:
+    places = ", ".join(dict.fromkeys((context.cwd, context.work)))
+    return f"code writes below {places} and in a /tmp of its own, which file tools do not see"
+
+
 def _write(path: str, code: str) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
+    with os.fdopen(new_file(path), "w", encoding="utf-8", newline="\n") as file:
         file.write(code)

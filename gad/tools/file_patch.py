@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import os
 import re
 from collections.abc import Mapping
 from itertools import islice
@@ -11,6 +12,7 @@ from typing import Any
 
 from gad.core.cut import copied_mark
 from gad.core.ports import Outcome, ToolContext, ToolSchema
+from gad.tools.confine import check_place
 from gad.tools.encodings import Encoding, alternatives
 from gad.tools.memory_write import memory_path, write_memory
 from gad.tools.textfiles import TextFile, encoding_meta, expand_references, load, perform, replace_file, resolve
@@ -42,7 +44,7 @@ class FilePatch:
         """Patch the file in one step; no match or several are errors that say where to look."""
         try:
             place = memory_path(arguments["path"], context)
-        except ValueError as wrong:
+        except (ValueError, OSError) as wrong:  # a link is being changed, say
             return Outcome("error", str(wrong))
         if place is not None and context.memory is not None:
             old = arguments["old_content"].replace("\r\n", "\n")
@@ -69,7 +71,9 @@ def _replaced(before: str | None, old: str, new: str) -> str:
 
 
 def _patch(arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
-    file = load(resolve(arguments["path"], context), context)
+    path = resolve(arguments["path"], context)
+    check_place(os.path.realpath(path), context)
+    file = load(path, context)
     old = arguments["old_content"].replace("\r\n", "\n")
     if not old:
         return Outcome("error", "old_content is empty; use file_write")
@@ -91,7 +95,7 @@ def _patch(arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
     newline = ("\r\n" if "\r\n" in removed else "\n") if "\n" in removed else file.newline
     inserted = file.encoding.encode(new.replace("\n", newline))
     first, last = _byte_range(file, start, end)
-    replace_file(file.path, file.data[:first] + inserted + file.data[last:], file.info)
+    replace_file(file.path, file.data[:first] + inserted + file.data[last:], file.info, context)
     height = len(new.rstrip("\n").split("\n")) if new else 0
     now = (
         f"now lines {lines[0]}-{lines[0] + height - 1}"

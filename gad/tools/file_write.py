@@ -8,6 +8,7 @@ from typing import Any
 
 from gad.core.cut import copied_mark
 from gad.core.ports import Outcome, ToolContext, ToolSchema
+from gad.tools.confine import check_place
 from gad.tools.encodings import UTF8
 from gad.tools.memory_write import memory_path, write_memory
 from gad.tools.textfiles import (
@@ -43,7 +44,7 @@ class FileWrite:
         """Write the file; a character that its encoding cannot hold is an error, and nothing is written."""
         try:
             place = memory_path(arguments["path"], context)
-        except ValueError as wrong:
+        except (ValueError, OSError) as wrong:  # a link is being changed, say
             return Outcome("error", str(wrong))
         if place is not None and context.memory is not None:
             mode, content = arguments.get("mode", "overwrite"), arguments["content"]
@@ -74,6 +75,7 @@ def _joined(path: str, mode: str, before: str | None, new: str) -> str:
 def _write(arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
     mode = arguments.get("mode", "overwrite")
     path = os.path.realpath(resolve(arguments["path"], context))
+    check_place(path, context)
     content = expand_references(arguments["content"], context)
     former = _former(path, mode, context)
     known = former.text if isinstance(former, TextFile) else ""
@@ -94,8 +96,7 @@ def _write(arguments: Mapping[str, Any], context: ToolContext) -> Outcome:
         whole = encoding.bom + data + kept[skip:]
     else:
         whole = encoding.bom + data
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    replace_file(path, whole, info)
+    replace_file(path, whole, info, context)
     lines = content.count("\n") + (content != "" and not content.endswith("\n"))
     verb = {"overwrite": "wrote", "append": "appended", "prepend": "prepended"}[mode]
     what = "" if info is not None else " to a new file"

@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gad.tools.capture import Capture
@@ -59,17 +59,20 @@ async def run_command(
     emit: Callable[[str], None],
     spill_path: str,
     limit: int = 10_000,
+    kept: bool = False,
 ) -> Finished:
     """Run a command to its end and return how it ended.
 
     `timeout` is in seconds. `limit` is in characters: output beyond it is cut, and output that is cut or beyond
     `KEEP_FROM` is written whole to `spill_path`. `emit` gets the output while it comes. On time-out and on
     cancellation the whole session gets TERM, and KILL after 2 s; this coroutine returns when it is dead. Processes
-    in the background stay alive after a normal exit. Raises OSError when the command cannot be started or the output
+    in the background stay alive after a normal exit. `kept` says that the command's first process only keeps watch over
+    the real one, as bubblewrap does: it is no receiver of TERM, and gives a signal's number as exit code 128 + number.
+    Raises OSError when the command cannot be started or the output
     not be kept.
     """
     started = time.monotonic()
-    running = _Running(argv, cwd, environment, Capture(limit, spill_path, emit))
+    running = _Running(argv, cwd, environment, Capture(limit, spill_path, emit), kept)
     timed_out = False
     try:
         try:
@@ -86,14 +89,19 @@ async def run_command(
             running.abandon()
         raise
     code = running.reap()
+    if kept and timed_out and code > 128:
+        code = 128 - code
     return Finished(code, running.text(), time.monotonic() - started, timed_out, running.background(), running.saved())
 
 
 class _Running:
     """One child: its pipe, its pidfd, and the futures that say when it exited and when the output ended."""
 
-    def __init__(self, argv: Sequence[str], cwd: str, environment: Mapping[str, str], capture: Capture) -> None:
+    def __init__(
+        self, argv: Sequence[str], cwd: str, environment: Mapping[str, str], capture: Capture, kept: bool = False
+    ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._kept = kept
         self._capture = capture
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._out, write_end = os.pipe()
@@ -180,7 +188,9 @@ class _Running:
         sent: set[tuple[int, int]] = set()
         began = time.monotonic()
         delay = 0.001
-        _signal_groups({self.pid}, signal.SIGTERM, sent)
+        told: set[int] = set()
+        if not self._kept:
+            _signal_groups({self.pid}, signal.SIGTERM, sent)
         while (spent := time.monotonic() - began) < TERM_SECONDS + _KILL_SECONDS:
             groups = _groups(self.pid)
             if not groups:
@@ -188,6 +198,9 @@ class _Running:
             late = spent >= TERM_SECONDS
             if late:
                 sent.clear()
+            elif self._kept:  # what dies with its keeper could not tidy up
+                groups.discard(self.pid)
+                _signal_kept(self.pid, told)
             _signal_groups(groups, signal.SIGKILL if late else signal.SIGTERM, sent)
             try:
                 await asyncio.sleep(delay if late else max(0.0, min(delay, TERM_SECONDS - spent)))
@@ -251,6 +264,15 @@ def _signal_groups(groups: set[int], number: int, sent: set[tuple[int, int]]) ->
                 os.killpg(group, number)
 
 
+def _signal_kept(session: int, told: set[int]) -> None:
+    """Send TERM to those of the leader's group that have not got it, the leader left out."""
+    for pid, group in _members(session):
+        if group == session != pid and pid not in told:
+            told.add(pid)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGTERM)
+
+
 def _groups(session: int) -> set[int]:
     """Return the process groups of a session that still have a living process.
 
@@ -263,7 +285,11 @@ def _groups(session: int) -> set[int]:
         except (ProcessLookupError, PermissionError):
             return set()
         return {session}
-    found = set()
+    return {group for _, group in _members(session)}
+
+
+def _members(session: int) -> Iterator[tuple[int, int]]:
+    """Yield the living processes of a session, each with its group."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -275,5 +301,4 @@ def _groups(session: int) -> set[int]:
         except OSError:
             continue
         if state not in (b"Z", b"X"):
-            found.add(int(group))
-    return found
+            yield int(name), int(group)

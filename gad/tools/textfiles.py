@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from gad.core.ports import Outcome, ToolContext
+from gad.tools.confine import directory_of
 from gad.tools.encodings import UTF8, Encoding, binary_kind, detect
 
 EDIT_LIMIT = 50_000_000
@@ -118,19 +119,25 @@ def load(path: str, context: ToolContext) -> TextFile:
     return TextFile(target, data, encoding, encoding.decode(data), info)
 
 
-def replace_file(path: str, data: bytes, former: os.stat_result | None) -> None:
-    """Put `data` in the place of a file in one step, with the former file's mode and owner.
+def replace_file(path: str, data: bytes, former: os.stat_result | None, context: ToolContext) -> None:
+    """Put `data` in the place of a file in one step, with the former file's mode and owner; make its directory.
+
+    The path holds no links.
 
     `former` is what the file was when it was read, None when there was none. Raises ValueError
-    when it has changed since, so that nobody else's change is lost.
+    when it has changed since, so that nobody else's change is lost, and when the session may not write there.
     """
-    directory, name = os.path.split(path)
+    with directory_of(path, context, make=former is None) as directory:
+        _replace(directory, path, data, former)
+
+
+def _replace(directory: int, path: str, data: bytes, former: os.stat_result | None) -> None:
+    name = os.path.basename(path)
     if former is not None and not os.access(path, os.W_OK):
         raise ValueError(f"{path} is read-only")
-    temporary = os.path.join(directory, f".{name[:80]}.{secrets.token_hex(6)}.tmp")
-    descriptor = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if former is None else 0o600
-    )
+    temporary = f".{name[:80]}.{secrets.token_hex(6)}.tmp"
+    mode = 0o666 if former is None else 0o600
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -140,27 +147,23 @@ def replace_file(path: str, data: bytes, former: os.stat_result | None) -> None:
                     os.fchown(descriptor, former.st_uid, former.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(former.st_mode))
             os.fsync(descriptor)
-        if _identity(path) != _stamp(former):
+        if _identity(name, directory) != _stamp(former):
             raise ValueError(f"{path} was changed by somebody else meanwhile; read it again")
-        os.rename(temporary, path)
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+            os.unlink(temporary, dir_fd=directory)
         raise
-    parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
+    os.fsync(directory)
 
 
 def _stamp(info: os.stat_result | None) -> tuple[int, ...] | None:
     return None if info is None else (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
 
 
-def _identity(path: str) -> tuple[int, ...] | None:
+def _identity(name: str, directory: int) -> tuple[int, ...] | None:
     try:
-        return _stamp(os.stat(path))
+        return _stamp(os.stat(name, dir_fd=directory))
     except FileNotFoundError:
         return None
 

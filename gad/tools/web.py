@@ -20,7 +20,8 @@ from gad.core.page_text import lines, plain, structured
 from gad.core.ports import Browser, Outcome, ToolContext, ToolSchema
 from gad.core.untrusted import mark
 from gad.errors import BrowserError
-from gad.tools.capture import call_stem
+from gad.tools.capture import call_stem, new_file
+from gad.tools.confine import check_place, directory_of
 from gad.tools.memory_write import memory_path
 from gad.tools.textfiles import perform, replace_file, resolve
 
@@ -103,7 +104,7 @@ class WebExecuteJs:
         path: str = arguments.get("save_to_file", "")
         try:
             target = _target(path, context) if path else ""
-        except ValueError as wrong:
+        except (ValueError, OSError) as wrong:
             return Outcome("error", str(wrong))
         try:
             done = await self._browser.execute(
@@ -161,7 +162,7 @@ def _acted(done: Acted, context: ToolContext, target: str) -> Outcome:
         told.append(f"error: {cut(done.error, room // 2)}")
     elif target:
         data = _value_text(done.value) if done.returned else ""
-        replace_file(target, data.encode("utf-8", "replace"), _former(target))
+        replace_file(target, data.encode("utf-8", "replace"), _former(target), context)
         told.append(f"the value, {len(data):,} characters, is in {target}")
     elif done.returned:
         data = _value_text(done.value)
@@ -218,10 +219,11 @@ def _target(path: str, context: ToolContext) -> str:
     if memory_path(path, context) is not None:
         raise ValueError("save_to_file cannot write into memory; save the value elsewhere")
     target = os.path.realpath(resolve(path, context))
+    check_place(target, context)
     if os.path.exists(target) and not os.path.isfile(target):
         raise ValueError(f"save_to_file: {target} is not a regular file")
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    return target
+    with directory_of(target, context, make=True):
+        return target
 
 
 def _former(path: str) -> os.stat_result | None:
@@ -262,6 +264,5 @@ def _joined(notes: Iterable[str], text: str, *after: str) -> str:
 
 
 def _keep(path: str, text: str) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8", errors="replace", newline="\n") as file:
+    with os.fdopen(new_file(path), "w", encoding="utf-8", errors="replace", newline="\n") as file:
         file.write(text)
