@@ -500,6 +500,13 @@ def test_once(last: int | None) -> None:
     assert (over.fire, over.skipped, over.next) == ((), (), None)
 
 
+def test_a_clock_that_began_in_1970_does_not_cost_a_look_at_each_minute_since() -> None:
+    found = run(schedule(cron="* * * * *"), last=0)
+    assert found.last == NOON and found.fire == (NOON - GRACE,)
+    assert sum(len(one.dues) for one in found.skipped) < 70 * 1440
+    assert run(schedule(repeat="once", date="2026-06-01", schedule="12:00"), last=None).fire == (NOON,)
+
+
 def test_one_that_is_not_enabled_does_nothing() -> None:
     decision = run(schedule(schedule="12:00", enabled=False), queued=(NOON - DAY,))
     assert (decision.fire, decision.waiting, decision.next) == ((), (), None)

@@ -185,6 +185,17 @@ def test_truncation_is_seen_also_when_the_log_has_grown_again(log: Log) -> None:
     assert log.read() == [f"and much more {n}" for n in range(50)]
 
 
+def test_truncation_is_seen_also_when_all_lines_end_alike(log: Log) -> None:
+    same = " " + "the same " * 10
+    log.write("1" + same, "2" + same)
+    assert log.read() == ["1" + same, "2" + same]
+    at = log.path.stat().st_size
+    os.truncate(log.path, 0)
+    log.write("new 1", "new 2", "3" + same, "4" + same)
+    assert log.path.stat().st_size == at
+    assert log.read() == ["new 1", "new 2", "3" + same, "4" + same]
+
+
 def test_a_log_that_comes_later_or_goes_away(tmp_path: Path) -> None:
     log = Log(tmp_path / "app.log")
     assert log.read(from_end=True) == []
@@ -216,7 +227,11 @@ def test_a_very_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Mo
     log.write(*lines[:100])
     rename(log)
     log.write("z")
-    assert log.read() + log.read() == [*lines[:100], "z"]
+    read = []
+    while new := log.read():
+        assert len(new) < 100  # also what was rotated away, however much of it there is
+        read += new
+    assert read == [*lines[:100], "z"]
 
 
 def excerpts(chunks: list[list[str]], pattern: str, context: int) -> list[str]:
@@ -260,6 +275,36 @@ def test_search_waits_for_the_lines_behind_but_not_for_ever(tmp_path: Path) -> N
     log.write("ERROR 2")
     assert look() == []
     assert look() == ["d\nERROR 2"]
+
+
+@pytest.mark.parametrize("rotate", [rename, copy_and_truncate])
+def test_a_pattern_that_names_rotated_logs_as_well_shows_each_line_once(
+    tmp_path: Path, rotate: Callable[[Log], None]
+) -> None:
+    log, state, told, written = Log(tmp_path / "app.log"), dict[str, Any](), list[str](), list[str]()
+
+    def look() -> None:
+        paths = sorted(str(path) for path in tmp_path.iterdir())
+        for found in (paths, paths[::-1])[len(written) % 2], paths:
+            told.extend(excerpt for _, _, excerpt in search(found, state, "ERROR", 0))
+
+    def write() -> None:
+        written.append(f"ERROR {len(written)} " + "x" * 70)
+        log.write(written[-1])
+
+    for turn in range(5):
+        write()
+        if turn != 1:
+            look()
+        write()
+        if (one := tmp_path / "app.log.1").exists():
+            one.rename(tmp_path / f"app.log.{turn + 1}")
+        rotate(log)
+        if turn == 3:
+            look()
+        write()
+        look()
+    assert sorted(told) == sorted(written)
 
 
 # -- batches -------------------------------------------------------------------------------------------------------

@@ -326,16 +326,16 @@ def test_on_done_is_told_once_when_a_session_has_ended_also_after_a_restart(tmp_
         (rig.spool / "x-d").rmdir()
         async with rig.running():
             rig.end("x-c", "stopped")
-            record = await rig.reaches("x", lambda record: len(record["plugin"]["done"]) >= 3)
+            record = await rig.reaches("x", lambda record: len(record["plugin"]["done"]) >= 4)
             await rig.passes(100)
             record = await rig.reaches("x", lambda record: not record["open"])
         done = {one["session"]: one for one in record["plugin"]["done"]}
-        assert len(record["plugin"]["done"]) == len(done) == 3
+        assert len(record["plugin"]["done"]) == len(done) == 4
         assert done["x-b"] == {
             "session": "x-b", "key": "b", "state": "done", "text": "the answer\n", "error": "", "usd": 0.25, "turns": 4,
         }  # fmt: skip
         assert (done["x-a"]["state"], done["x-a"]["error"], done["x-a"]["usd"]) == ("failed", "no more turns", None)
-        assert done["x-c"]["state"] == "stopped"
+        assert (done["x-c"]["state"], done["x-d"]["state"]) == ("stopped", "removed")
         assert record["usd_today"] == 0.25 and record["usd_unknown"]
 
     scene(tmp_path, play)
@@ -442,20 +442,21 @@ def test_the_caps_of_a_day(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("errors", "reason"),
+    ("errors", "kind", "reason"),
     [
-        (["model m at h: HTTP 401: no. Check the API key and that it may use this model."], "no valid key"),
-        (["a", "b", "c"], "3 sessions in a row have failed, the last, x-3: c"),
+        (["the server's own words"], "auth", "no valid key: the server's own words"),
+        # What a tool was answered is not what the model's server has said.
+        (["HTTP 401", "Check the API key", "c"], None, "3 sessions in a row have failed, the last, x-3: c"),
     ],
     ids=["auth", "three"],
 )
-def test_the_breaker(tmp_path: Path, errors: list[str], reason: str) -> None:
+def test_the_breaker(tmp_path: Path, errors: list[str], kind: str | None, reason: str) -> None:
     async def play(rig: Rig) -> None:
         rig.plugin("x", EVERY)
         async with rig.running():
             for n, error in enumerate(errors, 1):
                 await rig.made(n)
-                rig.end(f"x-{n}", "failed", error=error)
+                rig.end(f"x-{n}", "failed", error=error, error_kind=kind)
                 await rig.reaches("x", lambda record, n=n: record["failed_sessions"] == n)  # type: ignore[misc]
                 await rig.passes(1)
             record = await rig.reaches("x", lambda record: record["status"] == "disabled")

@@ -345,6 +345,14 @@ def test_once(host: Fake) -> None:
     assert host.check("2026-12-01 10:30") == ["soon-20261201T103000Z"]
 
 
+def test_the_zone_of_the_environment_may_begin_with_a_colon(host: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", ":America/New_York")
+    host.write("a", {"schedule": "08:00"})
+    host.check("2026-11-30 07:00")
+    assert host.check("2026-11-30 08:00") == []
+    assert host.check("2026-11-30 13:00") == ["a-20261130T130000Z"]
+
+
 def test_a_clock_that_is_put_back_and_forward(host: Fake) -> None:
     host.write("a", {"cron": "*/10 * * * *", "overlap": "parallel"})
     host.check("2026-11-30 07:55")
@@ -402,6 +410,7 @@ def test_whatever_happens_each_due_time_has_one_session(
         except Killed:
             host.start()
     host.kill_after, host.capped = None, False
+    host.clock += 60  # after which it looks again whether the cap still holds
     for _ in range(int(host.clock) // HOUR + 1):
         host.clock += 0.1
         host.check()

@@ -112,7 +112,7 @@ def explore_for_ever(request: dict[str, Any]) -> Reply:
 @pytest.mark.parametrize("slots", [1, 4])
 def test_idle_fires_when_nobody_is_there_and_makes_way_for_a_person(tmp_path: Path, slots: int) -> None:
     async def scene(world: World) -> None:
-        options = {"quiet": 10, "load": 1000, "hours": "0-24"}
+        options = {"quiet": 10, "load": 1000, "hours": "0-24", "prompt": "Explore the attic"}
         trigger(world, "idle", options=options)
         async with world.running():
             world.task("person")
@@ -152,7 +152,7 @@ def test_idle_fires_when_nobody_is_there_and_makes_way_for_a_person(tmp_path: Pa
 )
 def test_idle_does_not_fire_when_it_should_not(tmp_path: Path, options: dict[str, Any], reason: str) -> None:
     async def scene(world: World) -> None:
-        trigger(world, "idle", options={"quiet": 0, "load": 1000, "hours": "0-24"} | options)
+        trigger(world, "idle", options={"quiet": 0, "load": 1000, "hours": "0-24", "prompt": "Explore"} | options)
         if "sessions" in reason:
             world.task("person", "Explore")
         async with world.running():

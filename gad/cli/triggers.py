@@ -17,7 +17,7 @@ from gad.cli.listing import table
 from gad.errors import GadError
 from gad.spool.lock import held
 from gad.triggers.instances import STATE_DIR, Finder, Found
-from gad.triggers.record import Store
+from gad.triggers.record import Record, Store
 
 if TYPE_CHECKING:
     from gad.triggers.rehearsal import Rehearsal
@@ -112,10 +112,13 @@ def _list(place: Place, as_json: bool) -> None:
     home = place.home()
     found = Finder(str(home), parser_of(place.config())).find()
     running = held(str(place.spool()))
-    told = [_told(one, _store(home, one.name), running) for one in found.values()]
+    whole = [_told(one, _store(home, one.name), running) for one in found.values()]
+    # A file's name may be no text: such bytes are shown as question marks.
+    text = json.dumps(whole, ensure_ascii=False).encode("utf-8", "replace").decode()
     if as_json:
-        click.echo(json.dumps(told, ensure_ascii=False))
+        click.echo(text)
         return
+    told = json.loads(text)
     rows = [row for one in told for row in _rows(one, time.time())]
     table(("TRIGGER", "PLUGIN", "STATE", "NEXT", "LAST FIRED", "LAST RESULT", "OPEN", "TODAY", ""), rows)
     for one in told:
@@ -127,10 +130,16 @@ def _list(place: Place, as_json: bool) -> None:
 
 def _told(found: Found, store: Store, running: bool) -> dict[str, Any]:
     """Return what is known of an instance, for people and programs; times are in seconds since the epoch."""
-    record = store.load()
+    unread = ""
+    try:
+        record = store.load()
+    except OSError as exc:  # the others are listed all the same
+        record, unread = Record(), f"{exc.filename}: {exc.strerror}; mend its mode or remove it"
     record.turn_page(time.time())
-    status, why = record.status, record.skipped
-    if found.problem and status in ("starting", "broken"):
+    status, why = record.status, record.capped or record.skipped
+    if unread:
+        status, why = "broken", unread
+    elif found.problem and status in ("starting", "broken"):
         status, why = "broken", found.problem
     elif not found.settings.enabled:
         status, why = "off", f"triggers/{found.name}.yaml says enabled: false"
@@ -177,7 +186,7 @@ def _rows(one: Mapping[str, Any], now: float) -> list[tuple[str, ...]]:
     for name, entry in sorted(one["schedules"].items()):
         if isinstance(entry, dict):
             times = _when(entry.get("next"), now), _when(entry.get("fired"), now)
-            open_now = str(len(entry.get("open") or ()))
+            open_now = str(len(found)) if isinstance(found := entry.get("open"), list) else "-"
             skipped = str(entry.get("skipped") or "")
             rows.append((f"  {name}", "", "", *times, _result(entry.get("result")), open_now, "", skipped))
     return rows
@@ -191,9 +200,12 @@ def _result(result: object) -> str:
 
 def _when(at: object, now: float) -> str:
     """Return a time as one of today, or with its day."""
-    if not isinstance(at, int | float):
+    try:
+        there, here = time.localtime(at), time.localtime(now)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError, OSError):  # a plugin of anybody's may keep what it likes
         return "-"
-    there, here = time.localtime(at), time.localtime(now)
+    if at is None:
+        return "-"
     return time.strftime("%H:%M:%S" if there[:3] == here[:3] else "%Y-%m-%d %H:%M", there)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
+from typing import Any
 
 from gad.spool import names
-from gad.spool.status import parse, read_status
-from gad.triggers.sessions import LABEL, labels_of
+from gad.spool.status import read_status
+from gad.triggers.sessions import LABEL, labels_of, task_of
 
 AT_WORK = frozenset({"queued", "running", "deferred"})
 _GENERATIONS = 8
@@ -30,7 +34,7 @@ def made_by_trigger(spool: str, name: str) -> bool:
         directory = os.path.join(spool, name)
         if LABEL in labels_of(directory):
             return True
-        parent = read_status(directory).get("parent") or _parent_in_task(directory)
+        parent = read_status(directory).get("parent") or task_of(directory).get("parent")
         if not isinstance(parent, str) or not names.valid_session_name(parent):
             return False
         name = parent
@@ -48,9 +52,19 @@ def quiet_seconds(home: str, now: float) -> float:
             except OSError:
                 continue
     for at, name in sorted(changed, reverse=True):
-        if not made_by_trigger(spool, name):
+        directory = os.path.join(spool, name)
+        if not made_by_trigger(spool, name) and not _unfinished(directory):
             return max(0.0, now - at)
     return float("inf")
+
+
+def _unfinished(directory: str) -> bool:
+    """Return whether nothing has been handed in yet: whose it is going to be shows with its task.yaml."""
+    try:
+        found = [name for name in os.listdir(directory) if not name.startswith(".") or names.parse_claim(name)]
+    except OSError:
+        return True
+    return not set(found) - {names.TASK}
 
 
 def load_per_core() -> float:
@@ -75,17 +89,18 @@ def within(hours: str, now: float) -> bool:
     return False
 
 
+def gad(home: str, *arguments: str) -> Any:
+    """Run a gad command that prints JSON, in this home, and return that. Raises RuntimeError with its complaint."""
+    command = [sys.executable, "-m", "gad", "--home", home, *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if ran.returncode != 0:
+        raise RuntimeError(f"gad {' '.join(arguments)}: {ran.stderr.strip().removeprefix('gad: ')}")
+    return json.loads(ran.stdout)
+
+
 def _minute(text: str) -> int:
     hour, _, minute = text.partition(":")
     found = int(hour) * 60 + int(minute or "0")
     if not 0 <= found <= 1440:
         raise ValueError(text)
     return found
-
-
-def _parent_in_task(directory: str) -> object:
-    try:
-        with open(os.path.join(directory, names.TASK), encoding="utf-8", errors="replace") as file:
-            return parse(file.read()).get("parent")
-    except OSError:
-        return None

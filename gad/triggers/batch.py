@@ -9,7 +9,11 @@ from typing import Any
 from gad.triggers.plugin import Trigger
 
 SHOWN = 300
-"""Items that a session's text shows at most."""
+"""Items that a session's text shows at most; of more, only the number is kept."""
+LONGEST = 2000
+"""Characters of an item that are kept."""
+MOST = 100_000
+"""Bytes of the items that are shown: a session's text has to stay below what a message may be."""
 
 
 class Batch:
@@ -32,9 +36,13 @@ class Batch:
 
         `text` is what the session is told of it. `mark`, what JSON can hold, tells apart items whose text is the same.
         """
-        if not self._state["items"]:
+        items = self._state["items"]
+        if not items:
             self._state["since"] = now
-        self._state["items"][name] = [text, mark]
+        if name not in items and len(items) >= SHOWN:
+            self._state["more"] = self._state.get("more", 0) + 1
+            return
+        items[name] = [text if len(text) <= LONGEST else f"{text[:LONGEST]} [...]", mark]
 
     def due(self, now: float) -> bool:
         """Return whether there is something that may be handed in now."""
@@ -51,10 +59,16 @@ class Batch:
             return None
         if state["closed"] is None:
             state["closed"], state["items"] = state["items"], {}
-        texts = [text for text, _ in state["closed"].values()]
-        more = [f"(and {len(texts) - SHOWN} more)"] if len(texts) > SHOWN else []
+            state["closed_more"] = state.pop("more", 0)
+        texts, room = [], MOST
+        for text, _ in state["closed"].values():
+            if (room := room - len(text.encode("utf-8", "replace"))) < 0:
+                break
+            texts.append(text)
+        left_out = len(state["closed"]) - len(texts) + state.get("closed_more", 0)
+        more = [f"(and {left_out} more)"] if left_out else []
         digest = hashlib.sha256(json.dumps(state["closed"], sort_keys=True).encode()).hexdigest()[:16]
-        name = trigger.submit("\n".join([prompt, "", *texts[:SHOWN], *more]), key=digest)
+        name = trigger.submit("\n".join([prompt, "", *texts, *more]), key=digest)
         if name is not None:
             state["closed"], state["last"] = None, now
         return name

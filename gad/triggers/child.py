@@ -6,6 +6,7 @@ and answers with what the plugin returned or raised. When the host is gone, so i
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -23,6 +24,7 @@ from gad.triggers.plugin import Event, Refused, Trigger
 
 _HOOKS = ("check", "on_event", "on_done", "fire")
 _PDEATHSIG = 1
+_LONGEST_INTERVAL = 366 * 86400
 _LONGEST = 1500
 """Characters of an error that are told."""
 
@@ -31,6 +33,7 @@ class _Host:
     """The talk with the host."""
 
     def __init__(self, connection: socket.socket) -> None:
+        connection.set_inheritable(False)  # what the plugin starts has no business with it
         self._file = connection.makefile("rwb")
         self.process = os.getpid()
         self.may_submit = False
@@ -55,7 +58,10 @@ class _Host:
         if not self.may_submit or threading.current_thread() is not threading.main_thread():
             raise Refused("submit is for check, on_event, on_done and fire, in the thread that they are called in")
         self.write(message)
-        return self.read()
+        try:
+            return self.read()
+        except SystemExit:  # not the plugin's affair, and it could catch it
+            os._exit(0)
 
 
 class _Plugin:
@@ -98,8 +104,8 @@ class _Plugin:
     def facts(self) -> dict[str, Any]:
         """Return what the plugin says of itself. Raises TypeError when it makes no sense."""
         interval = getattr(self.module, "INTERVAL", 60)
-        if isinstance(interval, bool) or not isinstance(interval, int | float) or not interval > 0:
-            raise TypeError(f"INTERVAL is {interval!r}: it must be a number of seconds above 0")
+        if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval <= _LONGEST_INTERVAL:
+            raise TypeError(f"INTERVAL is {interval!r:.80}: it must be a number of seconds above 0, a year at most")
         watch = getattr(self.module, "WATCH", ())
         patterns = [watch] if isinstance(watch, str) else list(watch)
         if not all(isinstance(one, str) and one for one in patterns):
@@ -176,7 +182,8 @@ def main() -> None:
         except BaseException as exc:  # SystemExit too: a plugin that calls sys.exit() has not done its work
             answer["raised"] = _trace(exc, begin["path"])
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            with contextlib.suppress(AttributeError, OSError, ValueError):  # the plugin has closed it
+                stream.flush()
         answer["skipped"] = plugin.trigger.skipped
         try:
             host.write(answer | {"state": plugin.trigger.state})

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from gad.spool import drop
 from gad.triggers import record
+from gad.triggers.account import Site
 from gad.triggers.instances import STATE_DIR, Finder, Parse
 from gad.triggers.process import end_abandoned, on_disk
 from gad.triggers.sessions import Door
-from gad.triggers.supervise import Site, Supervisor
+from gad.triggers.supervise import Supervisor
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,15 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gad.errors import ConfigError
 
 SHIPPED = ("idle", "scheduled", "watchdog")
+UNCAPPED = "scheduled"
+PER_DAY = 100
+"""Sessions a day, where nothing else is said."""
 STATE_DIR = ".state"
 SCHEDULES = "schedules"
 LARGEST = 1 << 20
@@ -27,10 +30,13 @@ _SHIPPED_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shipped
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What an instance may do: sessions that have not ended, sessions and dollars a day (by the local calendar)."""
+    """What an instance may do: sessions that have not ended, sessions and dollars a day (by the local calendar).
+
+    Without `per_day` a plugin may make `PER_DAY`; but for `scheduled`, whose files say how many there are to be.
+    """
 
     open: int = 3
-    per_day: int = 100
+    per_day: int | None = None
     usd_per_day: float | None = None
 
 
@@ -114,6 +120,8 @@ class Finder:
             plugin = settings.plugin or name
             path = self._path_of(plugin, name)
             seen.append(self._text(path))
+            if settings.caps.per_day is None and plugin != UNCAPPED:
+                settings = replace(settings, caps=replace(settings.caps, per_day=PER_DAY))
         except (ConfigError, OSError) as exc:
             what = str(exc) if isinstance(exc, ConfigError) else f"{exc.filename}: {exc.strerror}"
             return Found(name, _digest(*seen, what), problem=what)

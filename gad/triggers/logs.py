@@ -1,8 +1,8 @@
 """Following a log that is rotated, and finding lines in it with their context. For plugins as well.
 
-A place in a log is kept with its inode and the bytes in front of it. So a log is found again after it was renamed
-(a new one has come in its place), truncated, or copied and truncated: what was not read of the old one is read from
-where it now lies beside the new one, unless it has been compressed or moved elsewhere.
+A place in a log is kept with its inode, the bytes in front of it and the log's first ones. So a log is found again
+after it was renamed (a new one has come in its place), truncated, or copied and truncated: what was not read of the
+old one is read from where it now lies beside the new one, unless it has been compressed or moved elsewhere.
 """
 
 from __future__ import annotations
@@ -11,44 +11,54 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-MOST = 8 << 20
-"""Bytes that one call reads of a log at most; the next call reads on."""
+MOST = 4 << 20
+"""Bytes that one call reads of a log at most; the next call reads on. As lines they take fifty times that."""
 _BEFORE = 64
-"""Bytes in front of a place that are compared."""
+"""Bytes in front of a place, and at the beginning of the log, that are compared."""
 
 
-def follow(path: str, places: dict[str, Any], *, from_end: bool = False) -> list[str]:
+def follow(
+    path: str,
+    places: dict[str, Any],
+    *,
+    from_end: bool = False,
+    before: Mapping[str, Any] | None = None,
+    followed: Collection[str] = (),
+) -> list[str]:
     """Return the complete lines that a log has got since the last call, without their line ends.
 
     `places` holds the places of all logs from call to call; keep it in `trigger.state`. A log that is new there is
-    read from its beginning, or from its end. A log that cannot be read has no lines.
+    read from its beginning, or from its end. A log that cannot be read has no lines. When several are looked at at
+    once, `followed` are their paths, and `before` the places as they were before the first of them was read.
     """
     place = places.get(path)
     try:
         file = open(path, "rb")  # noqa: SIM115 - closed below
     except FileNotFoundError:
         # Who writes it may go on with the old one for some time, until there is a new one.
-        lines, behind = _read_moved(path, place, to_end=False) if place is not None else ([], None)
+        lines, behind = _read_moved(path, place, followed, to_end=False) if place is not None else ([], None)
         places[path] = behind or {"inode": 0, "at": 0, "before": ""}
         return lines
     except OSError:
         return []
     with file:
         found = os.fstat(file.fileno())
-        if place is None:
-            # One that was renamed to this name has been read under the other.
-            known = [one for other, one in places.items() if other != path and one["inode"] == found.st_ino]
-            place = next((one for one in known if _continues(file.fileno(), one)), None)
-        if place is None:
-            place = {"inode": found.st_ino, "at": found.st_size if from_end else 0, "before": ""}
-            place["before"] = _bytes_before(file.fileno(), place["at"])
         lines = []
-        if place["inode"] != found.st_ino or not _continues(file.fileno(), place):
-            lines = _read_moved(path, place, to_end=True)[0]
-            place = {"inode": found.st_ino, "at": 0, "before": ""}
+        if place is None or place["inode"] != found.st_ino or not _continues(file.fileno(), place):
+            if place is not None:
+                lines, behind = _read_moved(path, place, followed, to_end=True)
+                if behind is not None:  # there is more of it: for the next call
+                    places[path] = behind
+                    return lines
+            # One that was renamed or copied to this name has been read under the other.
+            others = [one for other, one in (places if before is None else before).items() if other != path]
+            known = [one for one in others if _is_of(file.fileno(), found, one)]
+            start = found.st_size if from_end and place is None else 0
+            first = {"at": start, "before": _bytes_before(file.fileno(), start)}
+            place = max(known, key=lambda one: int(one["at"]), default=first) | {"inode": found.st_ino}
         new, places[path] = _read(file.fileno(), place)
         return lines + new
 
@@ -62,8 +72,9 @@ def search(
     `state` is kept from call to call, in `trigger.state`. `from_end` is as in `follow`.
     """
     places, searches = state.setdefault("places", {}), state.setdefault("searches", {})
-    for path in paths:
-        lines = follow(path, places, from_end=from_end)
+    before, followed = dict(places), dict.fromkeys(paths)
+    for path in followed:
+        lines = follow(path, places, from_end=from_end, before=before, followed=followed)
         excerpts = Excerpts(pattern, context, searches.setdefault(path, {}))
         for n, excerpt in enumerate([*excerpts.feed(lines), *(() if lines else excerpts.flush())]):
             where = f"{places[path]['inode']}:{places[path]['at']}:{n}:{excerpt}"
@@ -105,11 +116,11 @@ class Excerpts:
             self._state["begun"], self._state["before"], self._state["left"] = [], [], 0
 
 
-def _read(descriptor: int, place: dict[str, Any], *, whole: bool = False) -> tuple[list[str], dict[str, Any]]:
-    """Return the complete lines from a place on, and the place behind them; `whole`: the last one is complete too."""
+def _read(descriptor: int, place: dict[str, Any], *, to_end: bool = False) -> tuple[list[str], dict[str, Any]]:
+    """Return the complete lines from a place on, and the place behind them; `to_end`: the last one is complete too."""
     data = os.pread(descriptor, MOST, place["at"])
     end = data.rfind(b"\n") + 1
-    if whole or (not end and len(data) == MOST):
+    if (to_end and len(data) < MOST) or (not end and len(data) == MOST):
         end = len(data)
     at = place["at"] + end
     lines = [line.decode("utf-8", "replace").rstrip("\r") for line in data[:end].split(b"\n")]
@@ -118,10 +129,13 @@ def _read(descriptor: int, place: dict[str, Any], *, whole: bool = False) -> tup
     return lines, {"inode": place["inode"], "at": at, "before": _bytes_before(descriptor, at)}
 
 
-def _read_moved(path: str, place: dict[str, Any], *, to_end: bool) -> tuple[list[str], dict[str, Any] | None]:
-    """Return what was not read of a log that has gone from its path, and the place behind it; None: it is not found.
+def _read_moved(
+    path: str, place: dict[str, Any], followed: Collection[str], *, to_end: bool
+) -> tuple[list[str], dict[str, Any] | None]:
+    """Return what comes next of a log that has gone from its path, and the place behind it; None: it is not found.
 
-    `to_end`: its last line is complete, also without a line end.
+    `to_end`: nobody writes it any more. Its last line is complete, also without a line end, and there is no place
+    behind that. What is `followed` by itself is read there.
     """
     if not place["inode"]:
         return [], None
@@ -129,24 +143,23 @@ def _read_moved(path: str, place: dict[str, Any], *, to_end: bool) -> tuple[list
     stem = name.split(".")[0]
     with contextlib.suppress(OSError):
         for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
-            if entry.name == name or not entry.name.startswith(stem) or not entry.is_file(follow_symlinks=False):
+            if entry.name == name or not entry.name.startswith(stem) or entry.path in followed:
+                continue
+            if not entry.is_file(follow_symlinks=False):
                 continue
             with contextlib.suppress(OSError), open(entry.path, "rb") as file:
                 found = os.fstat(file.fileno())
-                same = found.st_ino == place["inode"] or (place["before"] and found.st_size > place["at"])
-                if same and _continues(file.fileno(), place):
-                    return (_read_all(file.fileno(), place), place) if to_end else _read(file.fileno(), place)
+                if _is_of(file.fileno(), found, place):
+                    lines, behind = _read(file.fileno(), place, to_end=to_end)
+                    over = to_end and os.fstat(file.fileno()).st_size <= behind["at"]
+                    return lines, None if over else behind
     return [], None
 
 
-def _read_all(descriptor: int, place: dict[str, Any]) -> list[str]:
-    """Return all lines from a place on, the last one even without a line end."""
-    lines: list[str] = []
-    while True:
-        new, behind = _read(descriptor, place)
-        if behind["at"] == place["at"]:
-            return lines + _read(descriptor, place, whole=True)[0]
-        lines, place = lines + new, behind
+def _is_of(descriptor: int, found: os.stat_result, place: dict[str, Any]) -> bool:
+    """Return whether a file is the one that a place is in, or a copy of it that goes on behind the place."""
+    same = found.st_ino == place["inode"] or (place["before"] and found.st_size >= place["at"])
+    return bool(same) and _continues(descriptor, place)
 
 
 def _continues(descriptor: int, place: dict[str, Any]) -> bool:
@@ -157,5 +170,6 @@ def _continues(descriptor: int, place: dict[str, Any]) -> bool:
 
 
 def _bytes_before(descriptor: int, at: int) -> str:
+    # The file's first bytes as well: lines that are all alike at their ends come again after a truncation.
     start = max(0, at - _BEFORE)
-    return os.pread(descriptor, at - start, start).hex()
+    return (os.pread(descriptor, min(at, _BEFORE), 0) + os.pread(descriptor, at - start, start)).hex()

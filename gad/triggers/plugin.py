@@ -83,7 +83,7 @@ class Trigger:
 
     def skip(self, reason: str) -> None:
         """Say why this call hands in nothing; `gad triggers` shows it."""
-        self.skipped = reason
+        self.skipped = str(reason)
 
     def now(self) -> float:
         """Return the time of this call, in seconds since the epoch."""

@@ -36,6 +36,8 @@ WINDOW = 10.0
 LINE = 2000
 """Characters of a line that are passed on."""
 
+GARBLED = "what came over its socket is not what the host and a child say to each other"
+
 T = TypeVar("T")
 Serve = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 Say = Callable[[str, bool], None]
@@ -125,7 +127,7 @@ class Child:
             except ValueError:
                 found = None
             if not isinstance(found, dict):
-                raise Died("what came over its socket is not what the host and a child say to each other")
+                raise Died(GARBLED)
             if "submit" not in found:
                 self._busy = False
                 return found
@@ -143,9 +145,12 @@ class Child:
             # What the plugin forked may hold the socket open: the exit says more than its end.
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
-                with contextlib.suppress(OSError, ValueError):
-                    if line := reading.result():
-                        return line
+                with contextlib.suppress(OSError):
+                    try:
+                        if line := reading.result():
+                            return line
+                    except ValueError:
+                        raise Died(f"it has sent more than {LONGEST >> 20} MB at once") from None
                 await asyncio.wait({self.exited}, timeout=LEAVING)
             raise Died(self.how())
         finally:
@@ -156,9 +161,11 @@ class Child:
 
     def how(self) -> str:
         """Return how the process ended, in words."""
-        code = self._process.poll() if self.exited.done() else None
-        if code is None:
+        # It is not collected yet: until its whole group has been ended, its number must mean no other.
+        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
             return "its process does not answer any more"
+        code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
         for output in self._output:
             output.take()
         if code == -signal.SIGXCPU:
@@ -210,6 +217,13 @@ class _Output:
         try:
             data = os.read(self._pipe.fileno(), 1 << 16)
         except BlockingIOError:
+            return
+        if self._said > LINES and data and time.monotonic() - self._since <= WINDOW:
+            # Counted and no more: output without end must not keep the daemon busy.
+            whole, end, self._begun = (self._begun + data).rpartition(b"\n")
+            self._left_out += whole.count(b"\n") + len(end)
+            self._begun = self._begun[-LINE:]
+            self.last = whole.rpartition(b"\n")[2].decode("utf-8", "replace").rstrip()[:LINE] or self.last
             return
         *lines, self._begun = (self._begun + data).split(b"\n")
         if len(self._begun) > 4 * LINE or not data:

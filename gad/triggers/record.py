@@ -12,20 +12,28 @@ import logging
 import os
 import secrets
 import time
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 log = logging.getLogger(__name__)
+
+_MAY_BE_NONE: dict[str, Any] = {
+    **dict.fromkeys(("last_fired", "next_due", "interval"), float | int | None),
+    "last_result": dict | None,
+}
 
 
 @dataclass(slots=True)
 class Record:
     """All of it. Times are in seconds since the epoch.
 
-    `open` are sessions that have not ended: {"key", "since", "usd"}, and "text" and "task" as long as one that is to
-    be made for certain has not been made. `rested` are results that the plugin has not been told of. `failures` are
+    `open` are sessions that have not ended: {"key", "since", "usd", "before"}, the last the dollars of other days, and
+    "text" and "task" as long as one that is to be made for certain has not been made, or "making" while another is.
+    `rested` are results that the plugin has not been told of. `version` is that of the files in use. `failures` are
     failed calls, `failed_sessions` failed sessions, both in a row. `error` is the last failure, `problem` why the
-    newest version of the files is not in use, `skipped` why nothing was handed in.
+    newest version of the files is not in use, `skipped` why nothing was handed in, `capped` the cap that forbids it as
+    long as it does.
     """
 
     status: str = "starting"
@@ -46,6 +54,8 @@ class Record:
     error: str = ""
     problem: str = ""
     skipped: str = ""
+    capped: str = ""
+    version: str = ""
     disabled: str = ""
     over: bool = False
 
@@ -53,11 +63,23 @@ class Record:
         """Begin to count anew when another day has begun, by the local calendar."""
         today = time.strftime("%Y-%m-%d", time.localtime(now))
         if today != self.day:
-            self.day, self.sessions_today, self.usd_today, self.usd_unknown = today, 0, 0.0, False
+            former, self.day = self.day, today
+            self.sessions_today, self.usd_today, self.usd_unknown = 0, 0.0, False
+            for one in self.open.values() if former else ():
+                one["before"] = float(one.get("usd") or 0.0)
+
+    def succeeded(self) -> None:
+        """Take note that all is well: failures count in a row."""
+        self.failures, self.error, self.status = 0, "", "on"
 
     def spent_today(self) -> float:
         """Return the day's dollars, with what open sessions have cost so far."""
-        return self.usd_today + sum(float(one.get("usd") or 0.0) for one in self.open.values())
+        return self.usd_today + sum(since_midnight(one, one.get("usd")) for one in self.open.values())
+
+
+def since_midnight(entry: Mapping[str, Any], usd: float | None) -> float:
+    """Return how much of a session's dollars are of this day."""
+    return max(0.0, float(usd or 0.0) - float(entry.get("before", 0.0)))
 
 
 class Store:
@@ -73,26 +95,21 @@ class Store:
     def load(self) -> Record:
         """Return what was written last. A file that cannot be understood is put aside. Raises OSError."""
         try:
-            with open(self._path, encoding="utf-8") as file:
-                text = file.read()
+            with open(self._path, "rb") as file:
+                data = file.read()
         except FileNotFoundError:
             return Record()
         try:
-            data = json.loads(text)
-            known = {one.name: type(getattr(Record(), one.name)) for one in fields(Record)}
-            kept = {key: value for key, value in data.items() if key in known}
-            for key in ("plugin", "open", "rested"):
-                if key in kept and not isinstance(kept[key], known[key]):
-                    raise ValueError(f"{key} is not a {known[key].__name__}")
-            return Record(**kept)
-        except (ValueError, TypeError, AttributeError) as exc:
+            return _read(json.loads(data.decode()))
+        except (ValueError, TypeError, AttributeError, RecursionError) as exc:
             log.error("%s cannot be understood (%s); it is kept as %s.damaged", self._path, exc, self._path)
             os.replace(self._path, f"{self._path}.damaged")
             return Record()
 
     def save(self, record: Record) -> None:
         """Write it, if it is another than the last one that was written. Raises OSError."""
-        text = json.dumps(asdict(record), ensure_ascii=True, indent=1, sort_keys=True) + "\n"
+        # Not asdict, and no indent: both are slow, and a plugin may keep a lot.
+        text = json.dumps({one.name: getattr(record, one.name) for one in fields(record)}, sort_keys=True) + "\n"
         if text != self._written:
             self._replace(self._path, text)
             self._written = text
@@ -141,6 +158,21 @@ class Store:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _read(data: dict[str, Any]) -> Record:
+    """Return what a file says. Raises ValueError, TypeError and AttributeError when it is not what `save` writes."""
+    record = Record()
+    for one in fields(Record):
+        value, first = data.get(one.name, getattr(record, one.name)), getattr(record, one.name)
+        wanted = _MAY_BE_NONE.get(one.name) or (float | int if isinstance(first, float) else type(first))
+        if not isinstance(value, wanted):
+            raise ValueError(f"{one.name} is {value!r:.80}")
+        setattr(record, one.name, value)
+    sessions = [*record.open.values(), *record.rested]
+    if not all(isinstance(one, dict) and "key" in one for one in sessions):
+        raise ValueError("open and rested must hold sessions")
+    return record
 
 
 def remove_unfinished(directory: str) -> None:

@@ -12,7 +12,8 @@ from gad.triggers.plugin import Refused
 from gad.triggers.process import Child, Died
 from gad.triggers.record import Record
 from gad.triggers.sessions import Door, names_for, time_key
-from gad.triggers.supervise import STARTING, begin_message
+from gad.triggers.supervise import STARTING
+from gad.triggers.talk import begin_message, read_answer, read_request, refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ async def rehearse(
         raise Refused(f"the session's name for {chosen} is taken")
 
     async def serve(request: Mapping[str, Any]) -> Mapping[str, Any]:
-        wanted = request["submit"]
         try:
-            return {"session": hand_in(wanted["text"], wanted["key"], wanted["task"])}
+            wanted, _ = read_request(request)
+            return {"session": hand_in(wanted.text, wanted.key, wanted.task)}
         except Refused as exc:
             return {"error": str(exc)}
 
@@ -65,23 +66,19 @@ async def rehearse(
     child = await Child.start(environment=environment, cwd=home, say=lambda line, error: told.lines.append(line))
     try:
         begun = {"call": "init", "argument": None} | moment | begin_message(found, home, record.plugin)
-        answer = await child.call(begun, max(STARTING, seconds), _refuse)
-        if "raised" in answer:
-            raise GadError(f"it cannot be loaded: {answer['raised']}")
-        if "check" not in answer["has"]:
+        answer = read_answer(await child.call(begun, max(STARTING, seconds), refuse))
+        if answer.raised:
+            raise GadError(f"it cannot be loaded: {answer.raised}")
+        if answer.facts is not None and "check" not in answer.facts.has:
             raise GadError("it has no check(): it hands in what its events say")
-        answer = await child.call({"call": "check", "argument": None} | moment, seconds, serve)
-        if "raised" in answer:
-            raise GadError(f"check() raised {answer['raised']}")
-        told.skipped = answer["skipped"]
-        if (returned := answer["returned"]) is not None:
-            hand_in(returned.pop("text"), returned.pop("key", None), returned)
+        answer = read_answer(await child.call({"call": "check", "argument": None} | moment, seconds, serve))
+        if answer.raised:
+            raise GadError(f"check() raised {answer.raised}")
+        told.skipped = answer.skipped
+        if (wanted := answer.returned) is not None:
+            hand_in(wanted.text, wanted.key, wanted.task)
     except (Died, GadError, Refused) as exc:
         told.error = str(exc)
     finally:
         await child.end()
     return told
-
-
-async def _refuse(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"error": "a plugin cannot submit while it is loaded"}

@@ -6,6 +6,7 @@ nothing: so the directory is the claim, and for one key there is one session.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -24,7 +25,6 @@ LABEL = "trigger"
 ENDED = frozenset({"done", "failed", "stopped", "rejected"})
 """The states in which a session has ended. One that asks has not: it waits for a person."""
 
-_AUTH = re.compile(r"HTTP 40[13]\b|Check the API key|no key for model|no credit left|API key holds")
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 _LONGEST = 128
 
@@ -42,11 +42,11 @@ class Door:
 
     def prepare(self, instance: str, text: str, task: Mapping[str, Any]) -> tuple[bytes, str]:
         """Return input.txt and task.yaml of a new session. Raises Refused that says what is wrong."""
-        labels = task.get("labels") or ()
-        given = [labels] if isinstance(labels, str) else list(labels)
-        whole = {"ask": "never"} | dict(task) | {"labels": [*given, LABEL, f"{LABEL}:{instance}"]}
         data = text.encode("utf-8", "replace")
         try:
+            labels = task.get("labels") or ()
+            given = [labels] if isinstance(labels, str) else list(labels)
+            whole = {"ask": "never"} | dict(task) | {"labels": [*given, LABEL, f"{LABEL}:{instance}"]}
             drop.check_text(data, "the text", self.max_bytes)
             written = render(whole)
             self.check_task(written)
@@ -66,7 +66,7 @@ class Door:
         return drop.submit_once(Path(self.spool), name, data, task)
 
     def result(self, name: str, key: str) -> dict[str, Any] | None:
-        """Return how a session has ended, or None when it has not."""
+        """Return how a session has ended, or None when it has not. `auth`: it had no valid key."""
         directory = os.path.join(self.spool, name)
         status = read_status(directory)
         state = status.get("state")
@@ -74,21 +74,20 @@ class Door:
             state = "removed"
         elif state not in ENDED:
             return None
-        usd = status.get("cost_usd", 0.0)
         return {
             "session": name,
             "key": key,
             "state": state,
             "text": _answer(directory) if state == "done" else "",
             "error": str(status.get("error", "")),
-            "usd": float(usd) if isinstance(usd, int | float) else None,
+            "usd": _usd(status),
             "turns": status.get("turn", 0),
+            "auth": status.get("error_kind") == "auth",
         }
 
     def cost(self, name: str) -> float | None:
-        """Return what a session has cost so far, in dollars; None when nobody knows."""
-        usd = read_status(os.path.join(self.spool, name)).get("cost_usd", 0.0)
-        return float(usd) if isinstance(usd, int | float) else None
+        """Return what a session and its children have cost so far, in dollars; None when nobody knows."""
+        return _usd(read_status(os.path.join(self.spool, name)))
 
 
 def names_for(instance: str, key: str) -> Iterator[str]:
@@ -109,20 +108,28 @@ def time_key(now: float) -> str:
     return time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
 
 
+def task_of(directory: str) -> dict[str, Any]:
+    """Return what a session's task.yaml says, as far as gad has written it.
+
+    Also while the daemon takes it in, and what it has turned down: a session is whose it is.
+    """
+    for _ in range(3):  # it may be renamed between the two looks
+        with contextlib.suppress(OSError):
+            found = [name for name in os.listdir(directory) if name == names.TASK or name.endswith(f"-{names.TASK}")]
+            texts = [Path(directory, name).read_text("utf-8", "replace") for name in sorted(found, key=len)]
+            return {key: value for text in reversed(texts) for key, value in parse(text).items()}
+    return {}
+
+
 def labels_of(directory: str) -> list[str]:
-    """Return the labels in a session's task.yaml, as far as a trigger has written it; none of other files."""
-    try:
-        found = [name for name in os.listdir(directory) if name == names.TASK or name.endswith(f"-{names.TASK}")]
-        text = Path(directory, min(found, key=len)).read_text("utf-8", "replace") if found else ""
-    except OSError:
-        return []
-    labels = parse(text).get("labels")
+    """Return the labels in a session's task.yaml, as far as gad has written it."""
+    labels = task_of(directory).get("labels")
     return [str(label) for label in labels] if isinstance(labels, list) else []
 
 
-def is_auth_error(error: str) -> bool:
-    """Return whether a session failed because a key is missing, wrong or without credit."""
-    return _AUTH.search(error) is not None
+def _usd(status: Mapping[str, Any]) -> float | None:
+    spent = [status.get(key, 0.0) for key in ("cost_usd", "children_cost_usd")]
+    return float(sum(spent)) if all(isinstance(usd, int | float) for usd in spent) else None
 
 
 def _answer(directory: str) -> str:

@@ -67,7 +67,7 @@ def _attend(schedule: Schedule, entries: dict[str, Any], now: float) -> list[str
         schedule,
         last=entry["last"],
         now=now,
-        tz=_zone(schedule.timezone or os.environ.get("TZ")) or ZoneInfo("UTC"),
+        tz=_zone(schedule.timezone or os.environ.get("TZ", "").lstrip(":")) or ZoneInfo("UTC"),
         running=bool(entry["open"]),
         queued=entry["waiting"],
     )
