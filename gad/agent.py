@@ -46,7 +46,7 @@ from gad.core.records import (
 from gad.core.request import build, offered, plan_next, plan_stricter, prefix_digest
 from gad.core.session import Session
 from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunScript, RunTool
-from gad.errors import ContextOverflow, GadError, LocalModelError, Permanent, Refused, Temporary
+from gad.errors import AuthError, ContextOverflow, GadError, LocalModelError, Permanent, Refused, Temporary
 from gad.spool.live import Live
 from gad.spool.narrate import call_heading
 
@@ -292,8 +292,8 @@ class Runner:
     def _schemas(self) -> tuple[ToolSchema, ...]:
         return offered(self.live.session, (tool.schema for tool in self._parts.tools.values()))
 
-    def _failed(self, error: str, known: int) -> Ended:
-        return Ended(self._parts.now(), "failed", error, upto=known)
+    def _failed(self, error: str, known: int, *, auth: bool = False) -> Ended:
+        return Ended(self._parts.now(), "failed", error, upto=known, auth=auth)
 
     def _moved(self, chain: tuple[str, ...], link: str, now: float) -> Moved | None:
         """Return the record that tells of another link in use; None when the session's records say it already."""
@@ -321,7 +321,8 @@ class Runner:
                 return moved
         if standing.lasting(chain, now, since):
             whole = [f"{entry}: {rest.error.rstrip('.')}" for entry in chain if (rest := standing.rest(entry, now))]
-            return self._failed(str(error) if len(chain) == 1 else "; ".join(whole), known)
+            told = str(error) if len(chain) == 1 else "; ".join(whole)
+            return self._failed(told, known, auth=isinstance(error, AuthError))
         # What counts is how long the server that is asked next wants to be left alone.
         if rest := standing.rest(standing.link(chain, now), now):
             asked = max(0.0, rest.asked - now)
@@ -368,6 +369,7 @@ class Runner:
             limit=self._limit(call),
             memory=self._parts.memory(session),
             labels=session.options.labels,
+            confined=session.options.confined,
         )
         began = time.monotonic()
         try:

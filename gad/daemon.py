@@ -22,13 +22,13 @@ from gad import __version__
 from gad.agent import Parts, Runner
 from gad.core.admission import Admission
 from gad.core.limits import Left, Spent
-from gad.core.records import ChildBegan, ChildUsed, Ended, Judged, Resumed, TurnedDown
+from gad.core.records import ChildBegan, ChildUsed, Ended, Judged, Resumed, StopAsked, TurnedDown
 from gad.core.session import Session
 from gad.core.states import ENDED, RESTING
 from gad.spool import names
 from gad.spool.claim import ignore_lease_breaks
 from gad.spool.intake import Door, survey
-from gad.spool.kin import DEPTH, ancestors, left_of, named_parent, stop_children, stop_waits
+from gad.spool.kin import DEPTH, ancestors, descendants, left_of, named_parent, stop_children, stop_waits
 from gad.spool.live import Live
 from gad.spool.lock import SpoolLock
 from gad.spool.status import write_status
@@ -42,6 +42,8 @@ POLL = 1.0
 """The same while they do not."""
 BLOCKED_LOOK = 0.25
 """Seconds until a session whose client is still writing is looked at again, should no event come."""
+_OVER = ENDED | {"new", "rejected"}
+"""What a session's status says of it when nothing of it is under way."""
 
 
 class Beside(Protocol):
@@ -78,8 +80,8 @@ class Daemon:
     """One spool's daemon.
 
     `sessions` is how many run at once, and `children` how many of one session's, beyond that, while it runs. `only`
-    restricts it to one session and those below it, and ends it when that session rests. `reap` ends what a crashed
-    daemon's calls have left running in a session.
+    restricts it to one session and those below it, and ends it when that session rests; those above are told what was
+    used. `reap` ends what a crashed daemon's calls have left running in a session.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Daemon:
         self._parts = parts
         self._door = door
         self._only = only
-        self._family = set() if only is None else {only}
+        self._family = set() if only is None else {only} | descendants(spool, only)
         self._made = time.time()
         self._reap = reap
         self._beside = beside
@@ -115,6 +117,7 @@ class Daemon:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._blocked: dict[str, asyncio.TimerHandle] = {}
         self._bills: dict[str, list[_Bill]] = {}  # by parent: what its journal does not tell of yet
+        self._stopping: set[str] = set()  # asked to halt while at work, and their children have not been yet
         self._ending = asyncio.Event()
         self._kick = asyncio.Event()
         self._draining = False
@@ -145,6 +148,11 @@ class Daemon:
             finally:
                 await self._leave()
                 watch.stop()
+
+    def unfinished(self) -> list[str]:
+        """Return the sessions that are not over: those at work first, then those that wait."""
+        waiting = [name for name, state in self.states.items() if state not in _OVER and name not in self._runners]
+        return [*self._runners, *waiting]
 
     def stop(self) -> None:
         """Leave in good order: steps under way are broken off and resumed by the next daemon."""
@@ -256,7 +264,7 @@ class Daemon:
 
     def poke(self, name: str) -> None:
         """Look at a session, soon. Looks at one session never overlap."""
-        if self._draining or not self._concerned(name):
+        if self._draining or not (self._concerned(name) or name in self._bills):
             return
         if name in self._looking:
             self._again.add(name)
@@ -287,6 +295,9 @@ class Daemon:
 
     async def _look_once(self, name: str, bills: list[_Bill]) -> None:
         """Look; the bills that could be taken are gone from the list then."""
+        if not self._concerned(name):
+            await self._tell(name, bills)
+            return
         live = self._live.get(name)
         if live is not None and live.gone:
             if name in self._runners:
@@ -297,15 +308,15 @@ class Daemon:
         live = live or await self._open(name, wanted=bool(bills))
         if live is None:
             return
-        if (
-            live.session.state in ENDED
-            and live.session.children
-            and await asyncio.to_thread(stop_waits, live.directory)
-        ):
+        at_work = live.session.state not in ENDED
+        if not at_work and live.session.children and await asyncio.to_thread(stop_waits, live.directory):
             await self.stop_children(live.session)  # first, since nothing will follow from the request itself
         intake = await live.take_in(self._door, self._left)
         if intake.fresh:
+            self._stopping.discard(name)
             self._bill(live.session, fresh=True)
+        if at_work and any(isinstance(record, StopAsked) for record in intake.records):
+            self._stopping.add(name)
         await self._take_bills(live, bills)
         if live.session.state == "running" and name not in self._runners:
             await self._resume(live)
@@ -321,6 +332,8 @@ class Daemon:
         if any(isinstance(record, Judged | TurnedDown) for record in intake.records):
             self._parts.ended(live)
             self.poke(name)  # an input.txt that came after a verdict still lies there
+        if live.session.state in ENDED and name in self._stopping:  # its end came first: nothing has followed
+            await self.stop_children(live.session)
         self._settle(live)
 
     def _look_at_blocked(self, name: str) -> None:
@@ -476,10 +489,11 @@ class Daemon:
 
     async def stop_children(self, session: Session) -> None:
         """Ask for the session's children to be halted; return when that is on the disk."""
-        await self._stop(session.name, [child for child in session.children if self.states.get(child) not in ENDED])
+        self._stopping.discard(session.name)
+        await self._stop(session.name, list(session.children), lambda child: self.states.get(child) in ENDED)
 
-    async def _stop(self, parent: str, children: Collection[str]) -> None:
-        for child in await asyncio.to_thread(stop_children, self.spool, parent, children):
+    async def _stop(self, parent: str, children: Collection[str], ended: Callable[[str], bool]) -> None:
+        for child in await asyncio.to_thread(stop_children, self.spool, parent, children, ended):
             self.poke(child)
 
     def _left(self, parent: str) -> Left:
@@ -498,11 +512,19 @@ class Daemon:
         return bill
 
     def _send(self, parent: str, bill: _Bill) -> None:
-        if self._draining or not self._concerned(parent):
+        if self._draining:
             _answer(bill, bill.limit)
             return
         self._bills.setdefault(parent, []).append(bill)
         self.poke(parent)
+
+    async def _tell(self, name: str, bills: list[_Bill]) -> None:
+        """Have a session above `only` take bills; the rest of it is the next daemon's."""
+        if bills and (live := await self._open(name, wanted=True)) is not None:
+            try:
+                await self._take_bills(live, bills)
+            finally:
+                self._drop(live)
 
     async def _take_bills(self, live: Live, bills: list[_Bill]) -> None:
         """Journal what children report, and pass on to this session's own parent what it comes to with them.
@@ -518,8 +540,8 @@ class Daemon:
                 await live.append(ChildBegan(now(), child))
             if child in session.children and used != session.allowance.charged(child, began):
                 await live.append(ChildUsed(now(), child, began, used.tokens, used.usd))
-            if born and (session.stop_requested or session.state == "stopped"):
-                await self._stop(session.name, [child])
+            if (born or fresh) and session.halted:
+                await self._stop(session.name, [child], lambda child: False)
             self._pass_on(session, bills.pop(0))
 
     def _pass_on(self, session: Session, bill: _Bill) -> None:

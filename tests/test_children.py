@@ -249,10 +249,13 @@ def test_nobody_is_given_a_place_that_is_not_there(steps: list[tuple[str, int, i
         session, parent = f"s{name}", f"s{above}" if 0 <= above != name else None
         if step == "enqueue" and session not in placed:
             admission.enqueue(session, parent, priority=0, since=number)
-            queued.setdefault(session, parent)
-        elif step == "place" and session not in queued:
+            if queued.get(session, "nobody") != parent:  # another parent, another queue: it is the newest there
+                queued.pop(session, None)
+                queued[session] = parent
+        elif step == "place":
             admission.place(session, parent)
             placed.setdefault(session, parent)
+            queued.pop(session, None)
         elif step == "leave":
             admission.leave(session)
             placed.pop(session, None)

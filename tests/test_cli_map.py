@@ -240,6 +240,7 @@ def run(*arguments: str, stdin: bytes | None = None) -> Result:
         (["{}", "-i", "-"], b"a\nb\xff\n", "line 2: not UTF-8"),
         (["{}", "-i", "-"], b"a\n" + b"b" * (1 << 20) + b"bb", "the task of line 2 has"),
         (["{}", "-i", "-", "--files"], b"/etc/passwd\n/no/such/file", "line 2: /no/such/file: No such file"),
+        (["{}", "-i", "-", "--files"], b"a\0b", "embedded null byte"),
         (["{}", "-i", "-", "--jobs", "0"], b"x", "0 is not in the range"),
         (["{}"], None, "Missing option '--input'"),
         (["{}", "-i", "-", "--set", "nonsense"], b"x", "not key=value"),
@@ -249,6 +250,12 @@ def test_bad_input_is_a_usage_error(home: Path, arguments: list[str], stdin: byt
     result = run(*arguments, stdin=stdin)
     assert result.exit_code == exits.USAGE and words in result.stderr, result.stderr
     assert os.listdir(home / "spool") == []
+
+
+@pytest.mark.parametrize("arguments", [["map", "{}", "--input"], ["submit", "--file"]])
+def test_a_user_s_directory_that_is_nobody_s_is_a_file_that_is_not_there(home: Path, arguments: list[str]) -> None:
+    result = CliRunner().invoke(gad, [*arguments, "~nobody-here/x"])
+    assert result.exit_code == exits.ERROR and "~nobody-here/x: No such file" in result.stderr
 
 
 def test_without_a_daemon_it_says_so(home: Path) -> None:

@@ -81,7 +81,7 @@ def map_command(
 
 def lines_of(source: str) -> list[str]:
     """Return the input's lines that hold something. Raises UsageError and OSError."""
-    data = sys.stdin.buffer.read() if source == "-" else Path(source).expanduser().read_bytes()
+    data = sys.stdin.buffer.read() if source == "-" else Path(os.path.expanduser(source)).read_bytes()
     what = "standard input" if source == "-" else source
     try:
         text = data.decode("utf-8-sig")
@@ -121,8 +121,8 @@ def _file(line: str, index: int) -> tuple[str, str]:
     path = os.path.abspath(os.path.expanduser(line))
     try:
         found = os.stat(path)
-    except OSError as exc:
-        raise click.UsageError(f"line {index}: {line}: {exc.strerror}") from None
+    except (OSError, ValueError) as exc:  # the latter for a NUL
+        raise click.UsageError(f"line {index}: {line}: {getattr(exc, 'strerror', exc)}") from None
     return path, f"{found.st_size}-{found.st_mtime_ns}"
 
 

@@ -14,7 +14,7 @@ import click
 
 from gad.cli import Place, exits
 from gad.cli.daemon import log_to_stderr, say, started, stopped_by_signals
-from gad.cli.submit import hand_in, task_options
+from gad.cli.submit import hand_in, parent_here, task_options
 from gad.errors import GadError, Rejected, SpoolLocked
 
 if TYPE_CHECKING:
@@ -44,47 +44,54 @@ def run_command(place: Place, /, as_json: bool, **task: Any) -> None:
     a terminal is there to answer on; else it is exit code 3, and gad reply answers. Ctrl-C pauses a session
     that is in this process; one that is in the daemon goes on.
     """
+    from gad.cli.watch import conclude, giving_up
+
     log_to_stderr()
     config = place.config()
     directory = hand_in(place, **task | {"cwd": task["cwd"] or os.getcwd()})
     say(f"session {directory.name}")
-    run = Run(config, directory, as_json=as_json)
+    run = Run(config, directory, as_json=as_json, inside=parent_here(place) is not None)
     try:
-        status = run.to_its_end()
+        with giving_up():
+            status = run.to_its_end()
     except (Interrupted, KeyboardInterrupt):  # the latter before the daemon's own care for signals begins
         say(f"{directory.name} is paused; gad up goes on with it")
         sys.exit(exits.INTERRUPTED)
-    from gad.cli.watch import conclude
-
     conclude(directory, status, as_json=as_json)
 
 
 class Run:
-    """One session that is seen through, by whoever has the spool."""
+    """One session that is seen through, by whoever has the spool.
 
-    def __init__(self, config: Config, directory: Path, *, as_json: bool) -> None:
+    `inside` says that this is a session's command: then its daemon has the spool, also when it has just died.
+    """
+
+    def __init__(self, config: Config, directory: Path, *, as_json: bool, inside: bool = False) -> None:
         from gad.cli.follow import Mark
         from gad.cli.watch import printer
 
         self._config = config
         self._directory = directory
+        self._inside = inside
         self._print = None if as_json else printer()
         self._asks = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
         self._shown = 0
         self._before: Mark = Mark()
 
     def to_its_end(self) -> dict[str, Any]:
-        """Return the session's status when it is at rest and nobody answers here. Raises Interrupted."""
+        """Return the session's status when it is at rest and nobody answers here. Raises Interrupted, NobodyWorks."""
         from gad.cli.follow import NobodyWorks
         from gad.spool.lock import held
 
-        here = not held(str(self._config.spool_dir))
+        here = not self._inside and not held(str(self._config.spool_dir))
         while True:
             try:
                 status = asyncio.run(self._work_here()) if here else self._watch()
             except SpoolLocked:
                 here = False  # a daemon has started meanwhile
             except NobodyWorks:
+                if self._inside:
+                    raise
                 here = True
             else:
                 if not self._answered(status):

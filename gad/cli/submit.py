@@ -27,7 +27,7 @@ def read_text(words: Sequence[str], file: str | None, place: Place) -> bytes:
     if bool(words) == bool(file):
         raise click.UsageError("give the text, or - to read standard input, or --file F: one of them")
     if file:
-        data, what = Path(file).expanduser().read_bytes(), file
+        data, what = Path(os.path.expanduser(file)).read_bytes(), file
     elif tuple(words) == ("-",):
         data, what = sys.stdin.buffer.read(), "standard input"
     else:

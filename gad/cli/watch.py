@@ -60,12 +60,20 @@ def until_rest(
     """Follow a session until it is at rest, and return its status.
 
     `before` is how far it was before a reply was handed in; a reply that was turned down gives the state
-    rejected. `working` tells whether a daemon runs. Raises TimedOut and NobodyWorks; exits when interrupted.
+    rejected. `working` tells whether a daemon runs. Raises TimedOut, NobodyWorks, and GadError when the session is
+    removed meanwhile; exits when interrupted.
     """
+
+    def rest() -> dict[str, Any] | None:
+        status = at_rest(directory)
+        if status is None and not directory.is_dir():
+            raise GadError(f"session {directory.name} has gone: somebody has removed {directory}")
+        return status
+
     with _interruptible(directory.name):
         status = follow(
             directory,
-            until=lambda: at_rest(directory),
+            until=rest,
             write=write,
             start=before.output if before else 0,
             timeout=timeout,

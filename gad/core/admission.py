@@ -17,7 +17,7 @@ class Admission:
         self._slots = slots
         self._children = children
         self._queues: dict[str, list[tuple[int, float, str]]] = {}  # by parent; those without one under ""
-        self._queued: set[str] = set()
+        self._queued: dict[str, tuple[str, tuple[int, float, str]]] = {}  # who still waits, and where
         self._placed: dict[str, str] = {}  # who is at work, and for which parent
         self._of: Counter[str] = Counter()  # how many of each parent's children are at work
 
@@ -28,11 +28,13 @@ class Admission:
     def enqueue(self, name: str, parent: str | None, *, priority: int, since: float) -> None:
         """Let a session wait; among those that may come next the highest priority does, then the oldest.
 
-        One that waits already keeps its place in the queue.
+        One that waits already for the same parent keeps its place in the queue.
         """
-        if name not in self._queued:
-            self._queued.add(name)
-            heapq.heappush(self._queues.setdefault(parent or "", []), (-priority, since, name))
+        above = parent or ""
+        if name not in self._queued or self._queued[name][0] != above:
+            waits = (-priority, since, name)
+            self._queued[name] = above, waits
+            heapq.heappush(self._queues.setdefault(above, []), waits)
 
     def take(self) -> str | None:
         """Give the next session a place and return its name; None when nobody can have one."""
@@ -41,8 +43,8 @@ class Admission:
         full = self._taken() >= self._slots
         chosen: list[tuple[int, float, str]] | None = None
         for parent, queue in list(self._queues.items()):
-            while queue and queue[0][2] in self._placed:  # it was given a place out of turn
-                self._queued.discard(heapq.heappop(queue)[2])
+            while queue and self._queued.get(queue[0][2]) != (parent, queue[0]):  # it waits here no longer
+                heapq.heappop(queue)
             if not queue:
                 del self._queues[parent]
                 continue
@@ -52,12 +54,12 @@ class Admission:
         if chosen is None:
             return None
         name = heapq.heappop(chosen)[2]
-        self._queued.discard(name)
-        self.place(name, next(parent for parent, queue in self._queues.items() if queue is chosen))
+        self.place(name, self._queued[name][0])
         return name
 
     def place(self, name: str, parent: str | None) -> None:
         """Give a session a place whether there is one or not: ending one, for example, does not wait."""
+        self._queued.pop(name, None)
         if name not in self._placed:
             self._placed[name] = parent or ""
             self._of[parent or ""] += 1

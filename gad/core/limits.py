@@ -155,8 +155,8 @@ class Allowance:
         self._limit_hit = by_limit
 
     def begin_round(self) -> None:
-        """Give the same allowance again when a limit ended the last round: a reply retries."""
-        if self._limit_hit:
+        """Give the same allowance again when a limit ended the last round, or children have used it up since."""
+        if self._limit_hit or self.over_cost():
             self._baseline = self.total
             self._limit_hit = False
 

@@ -259,8 +259,8 @@ class Paused:
 class Ended:
     """The round is over.
 
-    `limit` says that a limit ended it. Messages with a claim number above `upto` came too late to be part
-    of the round and open the next one.
+    `limit` says that a limit ended it, `auth` that no model could be asked for want of a valid key. Messages with a
+    claim number above `upto` came too late to be part of the round and open the next one.
     """
 
     at: float
@@ -268,6 +268,7 @@ class Ended:
     error: str = ""
     limit: bool = False
     upto: int | None = None
+    auth: bool = False
 
 
 Record = (

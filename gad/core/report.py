@@ -27,6 +27,8 @@ def status_of(session: Session) -> dict[str, Any]:
         values["candidates"] = list(session.question.candidates)
     if session.rejection or session.error:
         values["error"] = session.rejection or session.error
+    if session.state == "failed" and session.no_key:
+        values["error_kind"] = "auth"
     if moved := session.reach.failover:
         error = moved.error.rstrip(".")
         values["failover"] = f"{moved.model_from}: {error}; tried again from {_iso(moved.until)}"

@@ -23,6 +23,10 @@ from gad.core.cron import Cron, last_of_month
 GRACE = 60
 """What is at most this late, in seconds, is on time: neither missed nor too old."""
 
+_LOOK_BACK = 60 * 86400
+"""How much further back than `max_delay` missed due times are looked for, in seconds: they are told, and no more. Else
+a clock that began in 1970 would cost minutes."""
+
 _ANCHOR = date(2020, 1, 1)
 """`every_Nm` and `every_Nh` with a time count from this day in their zone: as far from an epoch as zones hold still."""
 
@@ -227,6 +231,8 @@ def decide(
         return Decision(skipped=_skips((queued, "it is not enabled")), last=last)
     if last is None:
         last = 0 if schedule.repeat == "once" else int(now)
+    if schedule.repeat != "once":
+        last = max(last, int(now - schedule.max_delay) - schedule.jitter - _LOOK_BACK)
     late: list[int] = []
     on_time: list[int] = []
     release = 0
@@ -247,7 +253,8 @@ def decide(
     due_now = (*waited, *kept, *on_time)
     begin = due_now if schedule.overlap == "parallel" else () if running else due_now[:1]
     rest = due_now[len(begin) :]
-    note = f"the clock was put back behind {stamp(last)}, up to which all is done; nothing is due until then"
+    note = f"the clock was put back behind {stamp(last)}, up to which all is done; nothing is due until then; "
+    note += "if the clock was wrong then, give the schedule's file another name to begin anew"
     return Decision(
         fire=begin,
         waiting=rest if schedule.overlap == "queue" else (),

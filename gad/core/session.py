@@ -86,11 +86,13 @@ class Session:
         self.usage = Usage()
         self.allowance = Allowance()
         self.error = ""
+        self.no_key = False  # that is why the last round failed
         self.rejection = ""
         self.question: Question | None = None
         self.key_info = ""
         self.pinned = ""
         self.children: list[str] = []
+        self.halted = False  # a stop was asked for since this round began, also after its end
         self.escalation = Escalation()
         self.history = History()
         self.proofs: list[Proof] = []  # every call's outcome: what memory may be written on
@@ -294,6 +296,7 @@ class Session:
 
     def _on_stop(self, record: StopAsked) -> None:
         self._take(record.n)
+        self.halted = True
         if self.state not in ENDED:
             self._stop = record.n
 
@@ -448,6 +451,7 @@ class Session:
         self.escalation.clear()
         self.allowance.end_round(by_limit=record.limit)
         self.error = record.error
+        self.no_key = record.auth
         self.rejection = ""
         self.state = record.state
         if late:
@@ -456,6 +460,7 @@ class Session:
 
     def _begin_round(self) -> None:
         self.round += 1
+        self.halted = self.stop_requested
         self.round_turns = self.allowance.spent.turns
         self.round_calls = len(self.proofs)
         self.judged = None

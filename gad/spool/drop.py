@@ -105,7 +105,9 @@ def reply(directory: Path, text: bytes, *, patience: float = 2.0) -> None:
 def stop(directory: Path) -> None:
     """Ask for a session to be halted. Raises GadError when there is no such session."""
     _check_session(directory)
-    os.close(os.open(directory / STOP, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+    # What somebody has put in its place is neither followed nor waited for.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    os.close(os.open(directory / STOP, flags, 0o666))
 
 
 def verdict(directory: Path, ok: bool, words: str = "") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import yaml
@@ -18,9 +18,12 @@ from gad.spool import drop, names
 from gad.spool.files import open_regular, sync_directory
 from gad.spool.intake import survey
 from gad.spool.rounds import read_records
+from gad.spool.status import read_status
 
 DEPTH = 3
 """A child, its child, and that one's child: no deeper."""
+_TASK_BYTES = 1 << 16
+"""How much of a task.yaml is looked at that has not been taken in."""
 
 
 def options_of(directory: str) -> TaskOptions | None:
@@ -38,21 +41,24 @@ def named_parent(directory: str) -> str | None:
     options = options_of(directory)
     if options is not None:
         return options.sponsor
-    with contextlib.suppress(OSError, yaml.YAMLError):
+    with contextlib.suppress(OSError, RecursionError, yaml.YAMLError):  # anybody's words, that nobody has checked yet
         with open(open_regular(os.path.join(directory, names.TASK), os.O_RDONLY), "rb") as file:
-            task = yaml.safe_load(file)
-        if isinstance(task, dict) and isinstance(task.get("parent"), str):
-            return str(task["parent"])
+            task = yaml.load(file.read(_TASK_BYTES), yaml.BaseLoader)  # what each value means does not matter here
+        parent = task.get("parent") if isinstance(task, dict) and "review" not in task else None
+        if isinstance(parent, str) and names.valid_session_name(parent):
+            return parent
     return None
 
 
 def ancestors(spool: str, parent: str | None) -> list[str]:
-    """Return a parent and the sessions above it, one more than are allowed at most."""
+    """Return a parent and the sessions above it, one more than are allowed at most; also those that have yet to begin.
+
+    Sessions that are handed in at once begin in any order, and in one of those none would have a parent yet.
+    """
     found: list[str] = []
     while parent is not None and len(found) <= DEPTH:
         found.append(parent)
-        options = options_of(os.path.join(spool, parent))
-        parent = options.sponsor if options is not None else None
+        parent = named_parent(os.path.join(spool, parent))
     return found
 
 
@@ -93,18 +99,38 @@ def stop_waits(directory: str) -> bool:
     return names.STOP in seen.waiting or any(name == names.STOP for _, name in seen.claims)
 
 
-def stop_children(spool: str, parent: str, children: Collection[str]) -> list[str]:
-    """Drop a stop.txt for each of these sessions that is part of `parent`'s work, and return those.
+def stop_children(
+    spool: str, parent: str, children: Collection[str], ended: Callable[[str], bool], levels: int = DEPTH
+) -> list[str]:
+    """Drop a stop.txt for each of these sessions that is part of `parent`'s work and has not ended, and return those.
 
-    The requests are on the disk when this returns.
+    Where one has ended, its own children take its place. The requests are on the disk when this returns.
     """
     stopped = []
     for child in children:
         directory = os.path.join(spool, child)
         options = options_of(directory)
-        if options is not None and options.sponsor == parent:
-            with contextlib.suppress(GadError, OSError):  # its directory has gone
+        if options is None or options.sponsor != parent:
+            continue
+        with contextlib.suppress(GadError, OSError):  # its directory has gone
+            if not ended(child):
                 drop.stop(Path(directory))
                 sync_directory(directory)
                 stopped.append(child)
+            elif levels:
+                stopped += stop_children(spool, child, _children_of(directory), ended, levels - 1)
     return stopped
+
+
+def descendants(spool: str, session: str, levels: int = DEPTH) -> set[str]:
+    """Return the sessions below one, as far as those that have them tell of them."""
+    told = _children_of(os.path.join(spool, session)) if levels else []
+    below = {child for child in told if named_parent(os.path.join(spool, child)) == session}
+    return below.union(*(descendants(spool, child, levels - 1) for child in below))
+
+
+def _children_of(directory: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        found = read_status(directory).get("children")
+        return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    return []
