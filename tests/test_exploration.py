@@ -189,7 +189,7 @@ def test_facts_are_added_to_what_is_there_and_not_twice(exploration: Exploration
     store.commit("facts/net.md", lambda before: "# Net\n\n- old\n- known\n", who="test")
     for _ in range(2):
         exploration.take("p1-1", "s", {"facts/net.md": "- known\n- new\n[proof: 1]"}, PROOFS)
-    assert store.read("facts/net.md") == "# Net\n\n- old\n- known\n\n- new\n"
+    assert store.read("facts/net.md") == "# Net\n\n- old\n- known\n- new\n"
 
 
 def test_a_person_accepts_and_rejects(exploration: Exploration, store: MemoryStore, tmp_path: Path) -> None:

@@ -91,7 +91,6 @@ def review_command(place: Place, file: Path, timeout: float | None) -> None:
     from gad.cli.explore_work import REVIEWING, answer_of, is_approval
     from gad.cli.submit import parent_here
     from gad.cli.watch import giving_up, until_rest
-    from gad.core.explore_plan import fingerprint
     from gad.core.explore_texts import review_text
     from gad.spool import drop
     from gad.spool.status import render
@@ -101,7 +100,7 @@ def review_command(place: Place, file: Path, timeout: float | None) -> None:
         "turns": REVIEW_TURNS,
         "ask": "never",
         "confined": True,
-        "labels": ["explore", REVIEWING, f"plan:{fingerprint(ideas)}"],
+        "labels": ["explore", REVIEWING],
     }
     if parent := parent_here(place):
         task["parent"] = parent

@@ -262,10 +262,11 @@ def review(place: Place, proposal: str | None, verdict: str | None, as_json: boo
     found = {one.id: one for one in exploration.proposals()}
     if proposal is not None and proposal not in found:
         raise GadError(f"there is no proposal {proposal}; gad memory review lists them")
-    if verdict == "accept" and proposal:
-        exploration.accept(found[proposal])
-    elif verdict and proposal:
-        exploration.reject(found[proposal])
+    if verdict and proposal:
+        decide = exploration.accept if verdict == "accept" else exploration.reject
+        decide(found[proposal])
+        if as_json:
+            click.echo(json_bytes({"id": proposal, "verdict": verdict}))
     elif as_json:
         shown = found.values() if proposal is None else [found[proposal]]
         click.echo(json_bytes([{"id": one.id} | asdict(one) for one in shown]))

@@ -14,9 +14,10 @@ procedures of memory each time, so there is no second truth about them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from gad.core.sop import Sop
 
@@ -43,6 +44,15 @@ class Weights:
     utility: float = 0.3
     innovation: float = 0.2
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> Weights:
+        """Read back what was kept. Raises KeyError, TypeError, ValueError."""
+        found = cls(**{name: number(value) for name, value in data.items()})
+        values = asdict(found).values()
+        if not all(value >= 0 for value in values) or not sum(values):
+            raise ValueError("weights must not be below 0, nor all of them 0")
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:
@@ -52,6 +62,11 @@ class Scores:
     depth: float
     utility: float
     innovation: float
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> Scores:
+        """Read back what was kept. Raises TypeError, ValueError."""
+        return cls(**{name: number(value) for name, value in data.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +158,66 @@ def adapt(weights: Weights, scores: Scores, predicted: float, used: int) -> Weig
 def used_within(sop: Sop | None, since: float) -> int | None:
     """Return how often a procedure was used in the `TRIAL` from `since`; 0 when there is none.
 
-    None when nobody knows any more: a procedure remembers its latest runs only, and all of those came later.
+    None when nobody knows any more: a procedure remembers its latest runs only, and when all of those came after
+    `since`, so may others have. Then it is at least as often as it remembers, which may be enough to know.
     """
     if sop is None:
         return 0
     within = sum(since <= run.at <= since + TRIAL for run in sop.runs)
-    forgotten = sop.uses > len(sop.runs) and not any(run.at <= since + TRIAL for run in sop.runs)
-    return None if forgotten else within
+    forgotten = sop.uses > len(sop.runs) and all(run.at > since for run in sop.runs)
+    return None if forgotten and within <= MANY else within
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A task whose trial is over: how often what it found was used (None: nobody knows any more), the weights since."""
+
+    at: float
+    task: str
+    skill: str | None
+    predicted: float
+    used: int | None
+    weights: Weights
+
+    @classmethod
+    def from_json(cls, text: str) -> Trial:
+        """Read back a line. Raises AttributeError, KeyError, TypeError, ValueError."""
+        data = from_json(text)
+        skill, used = data["skill"], data["used"]
+        return cls(
+            number(data["at"]),
+            words(data["task"]),
+            None if skill is None else words(skill),
+            number(data["predicted"]),
+            None if used is None else int(number(used)),
+            Weights.from_json(data["weights"]),
+        )
+
+
+# -- reading back what was kept: anybody may have edited it --------------------------------------
+
+_LARGEST = 1e11
+"""More than any number that is kept: as seconds since the epoch it is in the year 5138."""
+
+
+def from_json(text: str) -> Any:
+    """Return what a text of JSON says. Raises ValueError, also when it is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def number(value: object) -> float:
+    """Return a value that must be a number. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGEST:
+        raise ValueError(f"{value!r:.80} must be a number")
+    return value
+
+
+def words(value: object) -> str:
+    """Return a value that must be a text of whole characters. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.80} must be a text")
+    value.encode()  # half a character (a lone surrogate) is a ValueError
+    return value

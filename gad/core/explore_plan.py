@@ -10,13 +10,12 @@ A planning session writes plan.json:
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from gad.core.explore import Scores, Tree, Weights, breadth, depth, total
+from gad.core.explore import Scores, Tree, Weights, breadth, depth, from_json, number, total, words
 from gad.core.sop import GROUP, GROUP_RULE
 
 CATEGORIES = 4
@@ -24,6 +23,8 @@ CATEGORIES = 4
 MOST = 12
 """Tasks of a plan, at most."""
 _LENGTHS = {"title": 80, "goal": 1000, "why": 500}
+_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters and halves of characters."""
 _KEYS = frozenset({"title", "category", "deepens", "goal", "why", "utility", "innovation"})
 
 
@@ -67,28 +68,34 @@ class Plan:
     def from_json(cls, text: str) -> Plan:
         """Read back what `to_json` wrote. Raises ValueError."""
         try:
-            data = json.loads(text)
-            tasks = tuple(
-                Task(str(one["id"]), Idea(**one["idea"]), Scores(**one["scores"]), float(one["predicted"]))
-                for one in data["tasks"]
-            )
-            return cls(str(data["id"]), str(data["session"]), float(data["at"]), tasks)
-        except (KeyError, TypeError, ValueError) as exc:
+            data = from_json(text)
+            tasks = []
+            for one in data["tasks"]:
+                if mistakes := [*_mistakes(one["idea"])]:
+                    raise ValueError(mistakes[0])
+                scores, predicted = Scores.from_json(one["scores"]), number(one["predicted"])
+                tasks.append(Task(words(one["id"]), Idea(**one["idea"]), scores, predicted))
+            return cls(words(data["id"]), words(data["session"]), number(data["at"]), tuple(tasks))
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
             raise ValueError(f"not a plan of explorations: {exc}") from None
 
 
 def read_tasks(text: str, tree: Tree) -> tuple[Idea, ...]:
     """Return the tasks of a plan.json. Raises ValueError, a line a mistake, each saying where and how to mend it."""
     try:
-        data = json.loads(text)
+        data = from_json(text)
     except ValueError as exc:
         raise ValueError(f"plan.json is not JSON: {exc}") from None
     tasks = data.get("tasks") if isinstance(data, dict) else None
     if not isinstance(tasks, list):
         raise ValueError('plan.json must be {"tasks": [...]}')
-    mistakes = [f"task {number}: {what}" for number, task in enumerate(tasks, 1) for what in _mistakes(task, tree)]
     if len(tasks) > MOST:
-        mistakes.append(f"{len(tasks)} tasks are too many; keep the {MOST} best")
+        raise ValueError(f"{len(tasks)} tasks are too many; keep the {MOST} best")
+    mistakes = [
+        f"task {number}: {what}"
+        for number, task in enumerate(tasks, 1)
+        for what in (*_mistakes(task), *_deepening(task, tree))
+    ]
     titles = [task.get("title") for task in tasks if isinstance(task, dict)]
     mistakes += [
         f"task {number}: title: an earlier task has the same"
@@ -103,7 +110,7 @@ def read_tasks(text: str, tree: Tree) -> tuple[Idea, ...]:
     return tuple(Idea(**task) for task in tasks)
 
 
-def _mistakes(task: object, tree: Tree) -> Iterator[str]:
+def _mistakes(task: object) -> Iterator[str]:
     if not isinstance(task, dict):
         yield "must be an object"
         return
@@ -115,6 +122,8 @@ def _mistakes(task: object, tree: Tree) -> Iterator[str]:
             yield f"{key}: must be a text"
         elif len(value) > longest:
             yield f"{key}: has {len(value)} characters; {longest} are the most"
+        elif found := _NO_TEXT.search(value):
+            yield f"{key}: holds {found[0]!r}, which is no text; leave it out"
     if isinstance(title := task.get("title"), str) and not title.isprintable():
         yield "title: must be one line of printable characters"
     category = task.get("category")
@@ -124,14 +133,15 @@ def _mistakes(task: object, tree: Tree) -> Iterator[str]:
         value = task.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 10:
             yield f"{key}: must be a number from 1 to 10"
-    yield from _deepening(task, tree)
+    if not isinstance(task.get("deepens"), str | None):
+        yield "deepens: must be the name of a skill, or null for a new one"
 
 
-def _deepening(task: Mapping[str, Any], tree: Tree) -> Iterator[str]:
-    name = task.get("deepens")
-    if name is None:
+def _deepening(task: object, tree: Tree) -> Iterator[str]:
+    name = task.get("deepens") if isinstance(task, dict) else None
+    if not isinstance(task, dict) or not isinstance(name, str):
         return
-    if not isinstance(name, str) or (found := tree.skill(name)) is None:
+    if (found := tree.skill(name)) is None:
         yield f"deepens: there is no skill {name!r}; name one of the tree, or null for a new one"
     elif found[0] != task.get("category"):
         yield f"deepens: {name} is in the category {found[0]}; align the category"
@@ -149,9 +159,3 @@ def scored(plan_id: str, session: str, at: float, ideas: Sequence[Idea], tree: T
         for number, (predicted, scores, idea) in enumerate(found, 1)
     ]
     return Plan(plan_id, session, at, tuple(tasks))
-
-
-def fingerprint(ideas: Sequence[Idea]) -> str:
-    """Return what tells whether a review was of these tasks: the same whatever the file's spaces and order of keys."""
-    text = json.dumps([asdict(idea) for idea in ideas], sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from gad.core.explore import Scores
+from gad.core.explore import Scores, from_json, number, words
 from gad.core.sop import NAME, NAME_RULE, split_front
 
 Outcome = Literal["success", "failure", "unfinished"]
@@ -73,13 +73,23 @@ class Report:
         """Read back what `render` wrote. Raises ValueError."""
         front, body = split_front(text)
         try:
-            found = {key: json.loads(value) for key, _, value in (line.partition(": ") for line in front)}
-            found["scores"] = Scores(**found["scores"])
+            found = {key: from_json(value) for key, _, value in (line.partition(": ") for line in front)}
             names = {one.name for one in fields(cls)}
             if found.keys() != names - {"body"}:
                 raise ValueError(f"its keys must be {', '.join(sorted(names - {'body'}))}")
-            return cls(**found, body=body)
-        except (KeyError, TypeError, ValueError) as exc:
+            for value in (found[key] for key in ("task", "title", "category", "session", "summary")):
+                words(value)
+            for value in (found[key] for key in ("at", "predicted", "turns")):
+                number(value)
+            if found["outcome"] not in get_args(Outcome):
+                raise ValueError(f"outcome: must be {', '.join(get_args(Outcome))}")
+            for key, check in (("skill", words), ("usd", number)):
+                if found[key] is not None:
+                    check(found[key])
+            for text in (text for pair in found["proposed"].items() for text in pair):
+                words(text)
+            return cls(**found | {"scores": Scores.from_json(found["scores"])}, body=body)
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
             raise ValueError(f"not a report of an exploration: {exc}") from None
 
 
@@ -121,7 +131,7 @@ def read_draft(text: str) -> Draft:
 def _plain(value: str) -> str:
     """Return a value without its quotes."""
     try:
-        found: Any = json.loads(value)
+        found: Any = from_json(value)
     except ValueError:
         return value
     return "" if found is None else found if isinstance(found, str) else value

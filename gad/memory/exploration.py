@@ -10,6 +10,7 @@ All of it is written by the store's commits, so it is safe under any number of w
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -17,11 +18,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
-from gad.core.explore import TRIAL, Weights, adapt, skill_tree, used_within
+from gad.core.explore import TRIAL, Trial, Weights, adapt, skill_tree, used_within
+from gad.core.explore_facts import joined
 from gad.core.explore_plan import Idea, Plan, Task, scored
 from gad.core.explore_report import Report
 from gad.core.gate import Proof, check_change, check_path, check_write, secret_in, without_proof
-from gad.core.sop import keep_record
+from gad.core.sop import keep_record, parse_sop
 from gad.errors import MemoryRefused
 from gad.memory import files
 from gad.memory.store import MemoryStore
@@ -39,18 +41,6 @@ KEPT = "kept"
 
 _T = TypeVar("_T")
 _PLAN = re.compile(r"p([1-9]\d*)\.json", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A task whose trial is over: how often what it found was used (None: nobody knows any more), the weights since."""
-
-    at: float
-    task: str
-    skill: str | None
-    predicted: float
-    used: int | None
-    weights: Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +76,10 @@ class Exploration:
         """Return a task of any plan."""
         return next((task for plan in self.plans() for task in plan.tasks if task.id == task_id), None)
 
+    def plan_of(self, session: str) -> Plan | None:
+        """Return the plan of a planning session."""
+        return next((plan for plan in self.plans() if plan.session == session), None)
+
     def keep_plan(self, session: str, at: float, ideas: Sequence[Idea]) -> Plan:
         """Score and keep the plan of a planning session; what is kept of that session already is returned as it is.
 
@@ -93,10 +87,10 @@ class Exploration:
         """
         tree, weights = skill_tree(self._store.sops()), self.weights()
         while True:
-            plans = self.plans()
-            if known := next((plan for plan in plans if plan.session == session), None):
-                return known
+            # The numbers first: when another one keeps this plan meanwhile, it is seen, or it has the same number.
             taken = [int(match[1]) for name in self._names(PLANS) if (match := _PLAN.fullmatch(name))]
+            if known := self.plan_of(session):
+                return known
             plan = scored(f"p{max(taken, default=0) + 1}", session, at, ideas, tree, weights)
 
             def unless_there(before: str | None, text: str = plan.to_json()) -> str:
@@ -112,9 +106,23 @@ class Exploration:
         found = [self._read(f"{REPORTS}/{name}", Report.parse) for name in self._names(REPORTS) if name.endswith(".md")]
         return sorted((report for report in found if report), key=lambda report: report.at)
 
-    def keep_report(self, report: Report) -> None:
-        """Keep a report in the place of a former one of its task. Raises MemoryLocked, MemoryRefused, OSError."""
-        self._store.commit(f"{REPORTS}/{report.task}.md", lambda before: report.render(), who=WHO)
+    def keep_report(self, report: Report) -> Report:
+        """Keep a report in the place of a former one of its task, and return the one that stands then.
+
+        An attempt that came to no end takes no other one's place that did. Raises MemoryLocked, MemoryRefused, OSError.
+        """
+        stands = report
+
+        def keep(before: str | None) -> str:
+            nonlocal stands
+            with contextlib.suppress(ValueError):
+                former = Report.parse(before or "")
+                if report.outcome == "unfinished" != former.outcome and report.session != former.session:
+                    stands = former
+            return report.render() if stands is report else before or ""
+
+        self._store.commit(f"{REPORTS}/{report.task}.md", keep, who=WHO)
+        return stands
 
     # -- weights ---------------------------------------------------------------------------------
 
@@ -143,7 +151,8 @@ class Exploration:
             weights = known[-1].weights if known else Weights()
             for report in due:
                 if report.task not in {trial.task for trial in known}:
-                    used = used_within(self._store.sop(report.skill), report.at) if report.skill else 0
+                    found = report.skill if report.outcome == "success" else None
+                    used = used_within(self._store.sop(found), report.at) if found else 0
                     if used is not None:
                         weights = adapt(weights, report.scores, report.predicted, used)
                     new.append(Trial(now, report.task, report.skill, report.predicted, used, weights))
@@ -157,18 +166,19 @@ class Exploration:
     def _trials(self, text: str) -> Iterator[Trial]:
         for number, line in enumerate(text.splitlines(), 1):
             try:
-                data = json.loads(line)
-                yield Trial(**data | {"weights": Weights(**data["weights"])})
-            except (KeyError, TypeError, ValueError) as exc:
+                yield Trial.from_json(line)
+            except (AttributeError, KeyError, TypeError, ValueError) as exc:
                 self._complain(f"{WEIGHTS}, line {number}, cannot be read: {exc}; mend or remove the line")
 
     # -- proposals -------------------------------------------------------------------------------
 
-    def take(self, task: str, session: str, texts: Mapping[str, str], proofs: Sequence[Proof]) -> dict[str, str]:
+    def take(
+        self, task: str, session: str, texts: Mapping[str, str], proofs: Sequence[Proof], deepens: str | None = None
+    ) -> dict[str, str]:
         """Take what an exploration proposes, by memory's paths; return what became of each: `kept`, or why it waits.
 
-        The gate judges as it does what a session writes itself; `proofs` are the session's calls. Raises MemoryLocked,
-        OSError.
+        The gate judges as it does what a session writes itself; `proofs` are the session's calls. A procedure that is
+        there already is replaced only when the task was to improve it (`deepens`). Raises MemoryLocked, OSError.
         """
         found = {}
         for path, text in texts.items():
@@ -176,7 +186,8 @@ class Exploration:
                 check_proposal(path)
                 added, numbers = check_write(path, text, open_phase=True, calls=proofs, session=session)
                 gists = {proof.number: proof.gist for proof in proofs}
-                self._write(path, added, session, [f"{session}#{number} {gists[number]}" for number in numbers])
+                evidence = [f"{session}#{number} {gists[number]}" for number in numbers]
+                self._let_in(path, added, session, evidence, deepens)
                 found[path] = KEPT
             except MemoryRefused as refused:
                 found[path] = self._wait(f"{PROPOSALS}/{task}/{path}", text, session) or str(refused)
@@ -199,8 +210,11 @@ class Exploration:
         for task in self._names(PROPOSALS):
             top = os.path.join(self._store.root, PROPOSALS, task)
             for place, _, names in os.walk(top):
-                for name in sorted(names):
+                for name in sorted(name for name in names if not name.startswith(".")):
                     path = os.path.relpath(os.path.join(place, name), top)
+                    if not path.isascii() and os.fsencode(path).decode("utf-8", "replace") != path:
+                        self._complain(f"{PROPOSALS}/{task}/{path!r}: its name is not UTF-8; rename it")
+                        continue
                     text = self._read(f"{PROPOSALS}/{task}/{path}", str)
                     if text is not None:
                         found.append(Proposal(task, path, text, reasons.get(task, {}).get(path, "")))
@@ -218,23 +232,26 @@ class Exploration:
         check_proposal(proposal.path)
         added = without_proof(proposal.text)
         check_change(proposal.path, None, added, "")
-        self._write(proposal.path, added, "user", [f"proposed by exploration {proposal.task}, accepted by the user"])
+        evidence = [f"proposed by exploration {proposal.task}, accepted by the user"]
+        self._store.commit(
+            proposal.path, lambda before: _changed(proposal.path, before, added, "user"), who="user", evidence=evidence
+        )
         self.reject(proposal)
 
     def reject(self, proposal: Proposal) -> None:
         """Take a proposal away. Raises MemoryLocked, OSError."""
         self._store.commit(f"{PROPOSALS}/{proposal.id}", lambda before: None, who="user")
 
-    def _write(self, path: str, added: str, who: str, evidence: Sequence[str]) -> None:
+    def _let_in(self, path: str, added: str, session: str, evidence: Sequence[str], deepens: str | None) -> None:
         def change(before: str | None) -> str:
-            if path.endswith("/SOP.md"):
-                check_change(path, before, added, who)
-                return keep_record(before, added, who)
-            after = _joined(before, added)
-            check_change(path, before, after, who)
-            return after
+            if before is not None and path.endswith("/SOP.md"):
+                if session in _provenance(before):  # it was let in before a crash, and may be better since
+                    return before
+                if path != f"sops/{deepens}/SOP.md":
+                    raise MemoryRefused(f"{path} is there already, and the task was not to improve it")
+            return _changed(path, before, added, session)
 
-        self._store.commit(path, change, who=who, evidence=evidence)
+        self._store.commit(path, change, who=session, evidence=evidence)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -261,11 +278,18 @@ def check_proposal(path: str) -> None:
         raise MemoryRefused(f"{path}: a script is written by the session that follows its procedure; propose SOP.md")
 
 
-def _joined(before: str | None, added: str) -> str:
-    """Return a file of facts with the lines that it has not yet, below what is there."""
-    known = {line.strip() for line in (before or "").split("\n") if line.strip()}
-    new = [line for line in added.split("\n") if not line.strip() or line.strip() not in known]
-    text = "\n".join(new).strip("\n")
-    if not text:
-        return before or ""
-    return (before.rstrip("\n") + "\n\n" if before and before.strip() else "") + text + "\n"
+def _changed(path: str, before: str | None, added: str, who: str) -> str:
+    """Return a file of memory with what was proposed. Raises MemoryRefused."""
+    if path.endswith("/SOP.md"):
+        check_change(path, before, added, who)
+        return keep_record(before, added, who)
+    after = joined(before or "", added)
+    check_change(path, before, after, who)
+    return after
+
+
+def _provenance(text: str) -> tuple[str, ...]:
+    try:
+        return parse_sop(text).provenance
+    except ValueError:
+        return ()

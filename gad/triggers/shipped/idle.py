@@ -42,7 +42,7 @@ def fire() -> dict[str, Any]:
 
 def on_done(result: dict[str, Any]) -> None:
     """Keep what came of a step of exploration."""
-    if "prompt" not in trigger.options and result["state"] != "removed":
+    if not trigger.options.get("prompt") and result["state"] not in ("removed", "rejected"):
         gad(trigger.home, "explore", "file", result["session"], "--json")
 
 
