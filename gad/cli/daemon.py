@@ -1,19 +1,21 @@
-"""gad up: the daemon in the foreground; and how a daemon in this process is told to stop."""
+"""gad up: the daemon in the foreground; and how a daemon in this process is told to stop or to read gad.yaml again."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from gad.cli import Place
+from gad.cli.logs import announce, set_up
 
 if TYPE_CHECKING:
     from gad.cli.compose import Providers
@@ -25,47 +27,30 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 def say(line: str) -> None:
     """Write one line for the person at the terminal."""
-    click.echo(f"gad: {line}", err=True)
-
-
-class OneLine(logging.Formatter):
-    """An event is one line, its traceback included, so that a line of the log can be searched and counted."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record as text without line breaks."""
-        return " | ".join(line.strip() for line in super().format(record).splitlines() if line.strip())
-
-
-def log_to_stderr(verbose: bool = False) -> None:
-    """Send gad's log to standard error, one line an event; with a time, unless the journal adds its own."""
-    when = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
-    stream = logging.StreamHandler(sys.stderr)
-    stream.setFormatter(OneLine(f"{when}%(levelname)s %(message)s"))
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[stream])
-    for noisy in ("httpx2", "httpcore2", "openai", "anthropic"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    with contextlib.suppress(OSError):  # a terminal that has been closed
+        click.echo(f"gad: {line}", err=True)
 
 
 class Stopping:
-    """What a signal does while a daemon runs: the first stops it in good order, the second ends this process."""
+    """What signals do while a daemon runs: each takes the next of `ways` to stop, one more ends this process."""
 
-    def __init__(self, stop: Callable[[], None]) -> None:
+    def __init__(self, ways: Sequence[Callable[[], None]]) -> None:
         self.asked = False
-        self._stop = stop
+        self._ways = list(ways)
 
     def __call__(self, number: int) -> None:
         """Take a signal."""
-        if self.asked:
-            os._exit(128 + number)  # nothing is lost by it: the next daemon recovers, as after a crash
         self.asked = True
-        self._stop()
+        if not self._ways:
+            os._exit(128 + number)  # nothing is lost by it: the next daemon recovers, as after a crash
+        self._ways.pop(0)()
 
 
 @contextlib.contextmanager
-def stopped_by_signals(stop: Callable[[], None]) -> Iterator[Stopping]:
+def stopped_by_signals(*ways: Callable[[], None]) -> Iterator[Stopping]:
     """Stop by SIGTERM and SIGINT while the block runs, in a running loop."""
     loop = asyncio.get_running_loop()
-    stopping = Stopping(stop)
+    stopping = Stopping(ways)
     for number in SIGNALS:
         loop.add_signal_handler(number, stopping, number)
     try:
@@ -73,6 +58,18 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[Stopping]:
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def told_by_hangup(reload: Callable[[], None], hung_up: Callable[[], None]) -> Iterator[None]:
+    """Call `reload` on SIGHUP while the block runs, or `hung_up` when it says that our terminal has been closed."""
+    loop = asyncio.get_running_loop()
+    terminal = os.isatty(2)
+    loop.add_signal_handler(signal.SIGHUP, lambda: hung_up() if terminal and not os.isatty(2) else reload())
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 async def started(daemon: Daemon) -> asyncio.Task[None]:
@@ -85,38 +82,58 @@ async def started(daemon: Daemon) -> asyncio.Task[None]:
 
 
 @click.command("up")
-@click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
 @click.pass_obj
-def up_command(place: Place, verbose: bool) -> None:
+def up_command(place: Place) -> None:
     """Run the daemon in the foreground until SIGTERM or Ctrl-C.
 
-    Sessions that are at work then are broken off, and resumed when the daemon is back; a second signal ends it
-    at once. Exit code 100 says that another daemon has this spool.
+    Turns that are under way then may come to their end, for as long as `drain` in gad.yaml says; a second signal
+    breaks them off, a third ends the process at once. All sessions go on when the daemon is back. SIGHUP has
+    gad.yaml read again. Exit code 100 says that a restart does not help: the settings are wrong, or another
+    daemon has this spool.
     """
-    log_to_stderr(verbose)
     config = place.config()
     with contextlib.suppress(KeyboardInterrupt):  # before the daemon's own care for signals begins
         asyncio.run(_up(config))
-    say("stopped")
+    announce("stopped")
+    _let_go()
+
+
+def _let_go() -> None:
+    """Have what a closed terminal did not take go nowhere: Python would exit with 120 for it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 async def _up(config: Config) -> None:
     from gad.cli.compose import Providers, build_daemon, find_key
     from gad.cli.progress import show_progress
+    from gad.cli.reload import Reload
     from gad.errors import GadError
 
     entry = config.models[config.model]
-    say(f"home {config.home}")
-    say(f"model {entry.name} ({entry.provider}, {entry.model})")
+    providers = Providers(config, os.environ, show_progress())
+    set_up(config.log, providers.secrets)
+    announce(f"home {config.home}")
+    announce(f"model {entry.name} ({entry.provider}, {entry.model})")
     for name in config.chain_of(config.model):
         try:
             find_key(config.models[name], os.environ)
         except GadError as exc:
-            say(f"warning: {exc}")
-    providers = Providers(config, os.environ, show_progress())
+            announce(f"warning: {exc}")
     daemon = build_daemon(config, os.environ, providers)
-    running = await started(daemon)
-    with stopped_by_signals(daemon.stop):
+    reload = Reload(daemon, providers, os.environ)
+
+    def drain() -> None:
+        seconds = providers.config.drain
+        if at_work := daemon.drain(seconds):
+            announce(f"finishing {at_work} turns, for {seconds:g} s at most; a second signal breaks them off")
+
+    with stopped_by_signals(drain, daemon.stop), told_by_hangup(reload, drain):
+        running = await started(daemon)
+        faulthandler.enable()  # a watchdog's SIGABRT then says where the daemon stood still
         telling = asyncio.create_task(_tell_ready(config))
         warming = asyncio.create_task(_warm(providers, config.model))
         try:
@@ -135,8 +152,8 @@ async def _tell_ready(config: Config) -> None:
         await asyncio.sleep(0.01)
     waiting = sum(status.get(state, 0) for state in ("queued", "running", "deferred"))
     at_work = f", {waiting} sessions to go on with" if waiting else ""
-    say(f"ready{at_work}; drop a task into {config.spool_dir}/NAME/input.txt, or: gad submit TEXT")
-    say("stop with Ctrl-C")
+    announce(f"ready{at_work}; drop a task into {config.spool_dir}/NAME/input.txt, or: gad submit TEXT")
+    announce("stop with Ctrl-C")
 
 
 async def _warm(providers: Providers, model: str) -> None:
