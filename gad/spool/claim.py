@@ -17,9 +17,11 @@ import contextlib
 import errno
 import fcntl
 import os
+import pwd
 import signal
 import stat
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gad.errors import Rejected
@@ -28,43 +30,78 @@ from gad.spool import names
 STEADY = 0.2
 """Seconds without a change that stand in for a lease."""
 
+_REMEMBERED = 1000
+
 _UNSUPPORTED = {errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a client's file must be like. `owners` are user ids; `max_bytes` bounds its size."""
+    """What a client's file must be like; `max_bytes` bounds its size.
+
+    `owners` are the ids of users who may write one, and so may the members of `group`, the id of one. Each but the
+    `masters` may write into no session but those of their own.
+    """
 
     max_bytes: int
     owners: frozenset[int]
+    group: int | None = None
+    masters: frozenset[int] = field(default_factory=lambda: frozenset({0, os.geteuid()}))
+
+    def allow(self, user: int) -> bool:
+        """Return whether this user may give tasks."""
+        return user in self.owners or (self.group is not None and _belongs(user, self.group))
+
+
+def _belongs(user: int, group: int) -> bool:
+    """Return whether a user belongs to a group; asked each time, as that can change."""
+    try:
+        entry = pwd.getpwuid(user)
+        return group in os.getgrouplist(entry.pw_name, entry.pw_gid)
+    except (KeyError, OSError):
+        return False
+
+
+def user_name(user: int) -> str:
+    """Return a user's name, or a number where there is none."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except (KeyError, OSError):
+        return str(user)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A claimed file, complete. Either `text` is its content, or `problem` says why it is turned down."""
+    """A claimed file, complete. Either `text` is its content, or `problem` says why it is turned down.
+
+    `owner` is the user that it belongs to.
+    """
 
     n: int
     file: str
     text: str = ""
     problem: str = ""
+    owner: int = 0
 
 
 @dataclass(slots=True)
 class Steadiness:
     """Remembers size and time of files that no lease can be had on."""
 
-    seen: dict[str, tuple[tuple[int, int, int], float]] = field(default_factory=dict)
+    seen: dict[tuple[int, int], tuple[tuple[int, int], float]] = field(default_factory=dict)
 
-    def steady(self, path: str, found: os.stat_result) -> bool:
+    def steady(self, found: os.stat_result) -> bool:
         """Return whether the file has not changed for `STEADY` seconds of looking."""
-        mark = (found.st_ino, found.st_size, found.st_mtime_ns)
-        before = self.seen.get(path)
+        file, mark = (found.st_dev, found.st_ino), (found.st_size, found.st_mtime_ns)
+        now, before = time.monotonic(), self.seen.get(file)
         if before is None or before[0] != mark:
-            self.seen[path] = (mark, time.monotonic())
+            if len(self.seen) >= _REMEMBERED:  # files that have gone before they were steady
+                self.seen = {one: found for one, found in list(self.seen.items()) if now - found[1] < 10 * STEADY}
+            self.seen[file] = (mark, now)
             return False
-        if time.monotonic() - before[1] < STEADY:
+        if now - before[1] < STEADY:
             return False
-        del self.seen[path]
+        self.seen.pop(file, None)
         return True
 
 
@@ -110,30 +147,50 @@ def claim(directory: str, name: str, n: int) -> bool:
     return True
 
 
-def read_claim(directory: str, n: int, name: str, rules: Rules, steadiness: Steadiness) -> Taken | None:
+def read_claim(
+    directory: str,
+    n: int,
+    name: str,
+    rules: Rules,
+    steadiness: Steadiness,
+    foreign: Callable[[int], str] = lambda user: "",
+) -> Taken | None:
     """Read claim `n` of client file `name`; None while somebody still writes it, or when it was never filled.
+
+    `foreign` says why a file of this user is not for this session, whether it is complete or not.
 
     A claim that turns out empty is removed: its writer truncated it and left.
     """
     path = os.path.join(directory, names.claim_name(n, name))
     try:
-        text = read_client_file(path, rules, steadiness)
+        found = read_client_file(path, rules, steadiness, foreign)
     except FileNotFoundError:
         return None
     except Rejected as exc:
         return Taken(n, name, problem=str(exc))
-    if text is None:
+    if found is None:
         return None
+    text, owner = found
     if name != names.STOP and not text.strip():
         if not text:
             os.unlink(path)
             return None
         return Taken(n, name, problem="it holds only white space: write some text")
-    return Taken(n, name, text=text)
+    return Taken(n, name, text=text, owner=owner)
 
 
-def read_client_file(path: str, rules: Rules, steadiness: Steadiness) -> str | None:
-    """Return a client file's text, or None while it is not complete. Raises Rejected when it is not acceptable."""
+def read_client_file(
+    path: str, rules: Rules, steadiness: Steadiness, foreign: Callable[[int], str] = lambda user: ""
+) -> tuple[str, int] | None:
+    """Return a client file's text and its owner's id, or None while it is not complete.
+
+    Raises Rejected when it is not acceptable, OSError.
+    """
+    kind = os.lstat(path).st_mode  # to open a pipe or a device can have an effect
+    if stat.S_ISLNK(kind):
+        raise Rejected("it is a symbolic link: write a regular file")
+    if not stat.S_ISREG(kind):
+        raise Rejected("it is not a regular file: directories, pipes, sockets and devices are not read")
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -142,19 +199,24 @@ def read_client_file(path: str, rules: Rules, steadiness: Steadiness) -> str | N
         if exc.errno == errno.ELOOP:
             raise Rejected("it is a symbolic link: write a regular file") from exc
         if exc.errno in (errno.ENXIO, errno.EACCES, errno.EPERM, errno.ENODEV):
-            raise Rejected(f"it cannot be opened ({exc.strerror}): write a regular, readable file") from exc
+            raise Rejected(f"it cannot be opened ({exc.strerror}): write a file that the daemon's user may read "
+                           "(in a group's spool: chmod g+r)") from exc  # fmt: skip
         raise
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise Rejected("it is not a regular file: directories, pipes and devices are not read")
-        if found.st_uid not in rules.owners:
-            raise Rejected(f"it belongs to user {found.st_uid}, who may not give tasks: see `spool.users` in gad.yaml")
+            raise Rejected("it is not a regular file: directories, pipes, sockets and devices are not read")
+        if not rules.allow(found.st_uid):
+            who = user_name(found.st_uid)
+            where = "`spool.users` and `spool.group`"
+            raise Rejected(f"it belongs to user {who}, who may not give tasks: see {where} in gad.yaml")
+        if why := foreign(found.st_uid):
+            raise Rejected(why)
         gone = writer_gone(fd)
         if gone is False:
             return None
         # A second link may be a client's `ln tmp name; rm tmp` in mid-step: it gets the same grace.
-        if (gone is None or found.st_nlink != 1) and not steadiness.steady(path, os.fstat(fd)):
+        if (gone is None or found.st_nlink != 1) and not steadiness.steady(os.fstat(fd)):
             return None
         found = os.fstat(fd)
         if found.st_nlink != 1:
@@ -162,7 +224,7 @@ def read_client_file(path: str, rules: Rules, steadiness: Steadiness) -> str | N
         if found.st_size > rules.max_bytes:
             raise Rejected(f"it is {found.st_size} bytes long, the limit is {rules.max_bytes}: put bulk data in a file "
                            "of its own and name its path")  # fmt: skip
-        return decode_text(_read_all(fd, rules.max_bytes))
+        return decode_text(_read_all(fd, rules.max_bytes)), found.st_uid
     finally:
         os.close(fd)
 

@@ -7,10 +7,13 @@ import errno
 import os
 import secrets
 import shutil
+import stat
+import subprocess
 import time
 from pathlib import Path
 
 from gad.errors import GadError, Rejected
+from gad.spool.files import SHARED, Folder
 from gad.spool.names import INPUT, REPLY, STOP, TASK, VERDICT, valid_session_name
 
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -33,7 +36,7 @@ def submit(spool: Path, name: str, text: bytes, task: str | None = None) -> Path
     _check_name(name)
     directory = spool / name
     try:
-        directory.mkdir()
+        _make(directory)
     except FileExistsError:
         raise GadError(
             f"session {name} exists already; go on with it (gad reply {name} ...) or take another name"
@@ -57,7 +60,7 @@ def submit_once(spool: Path, name: str, text: bytes, task: str | None = None) ->
     _check_name(name)
     aside = spool / f"{_UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        aside.mkdir()
+        _make(aside)
     except FileNotFoundError:
         raise _no_spool(spool) from None
     try:
@@ -105,9 +108,18 @@ def reply(directory: Path, text: bytes, *, patience: float = 2.0) -> None:
 def stop(directory: Path) -> None:
     """Ask for a session to be halted. Raises GadError when there is no such session."""
     _check_session(directory)
-    # What somebody has put in its place is neither followed nor waited for.
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    os.close(os.open(directory / STOP, flags, 0o666))
+    with Folder(str(directory)) as folder:
+        try:
+            descriptor = os.open(os.path.join(folder.place, STOP), flags, 0o666)
+        except OSError as exc:
+            if exc.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # something else lies there, and will be refused
+                raise GadError(f"{directory / STOP} is no regular file; remove it") from exc
+            raise
+        try:
+            _share(descriptor, os.stat(directory.parent))
+        finally:
+            os.close(descriptor)
 
 
 def verdict(directory: Path, ok: bool, words: str = "") -> None:
@@ -116,10 +128,12 @@ def verdict(directory: Path, ok: bool, words: str = "") -> None:
     A former verdict that nobody has taken yet is replaced: the latest counts.
     """
     _check_session(directory)
-    aside = directory / f".{VERDICT}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
-    _write_new(aside, f"{'ok' if ok else 'bad'} {words}".strip().encode() + b"\n")
-    os.rename(aside, directory / VERDICT)
-    _sync(directory)
+    with Folder(str(directory)) as folder:
+        place = Path(folder.place)
+        aside = place / f".{VERDICT}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+        _write_new(aside, f"{'ok' if ok else 'bad'} {words}".strip().encode() + b"\n")
+        os.rename(aside, place / VERDICT)
+        _sync(place)
 
 
 def check_text(text: bytes, what: str, most: int) -> None:
@@ -138,16 +152,45 @@ def check_text(text: bytes, what: str, most: int) -> None:
 
 def put(directory: Path, name: str, data: bytes) -> None:
     """Write a file that appears complete and on disk, or not at all. Raises FileExistsError rather than overwrite."""
-    aside = directory / f".{name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
-    try:
-        _write_new(aside, data)
-        if not _rename_new(aside, directory / name):
-            # Also right by the protocol: the file counts when its writer has closed it.
-            _write_new(directory / name, data)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            aside.unlink()
-    _sync(directory)
+    with Folder(str(directory)) as folder:
+        place = Path(folder.place)
+        aside = place / f".{name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+        try:
+            _write_new(aside, data)
+            if not _rename_new(aside, place / name):
+                # Also right by the protocol: the file counts when its writer has closed it.
+                _write_new(place / name, data)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                aside.unlink()
+        _sync(place)
+
+
+def _make(directory: Path) -> None:
+    """Make a session's directory; in a group's spool it is the group's as well, whatever the umask says.
+
+    Raises FileExistsError, FileNotFoundError when there is no spool, OSError.
+    """
+    spool = os.stat(directory.parent)
+    if spool.st_mode & SHARED != SHARED:
+        directory.mkdir()
+        return
+    mode = stat.S_IMODE(spool.st_mode) & ~stat.S_ISVTX  # the daemon takes files that are not its own
+    directory.mkdir()
+    with Folder(str(directory)) as folder:
+        try:
+            os.chmod(folder.place, mode)
+            return
+        except PermissionError:  # a service may not set the set-group-ID bit; it is inherited
+            directory.rmdir()
+    subprocess.run(["mkdir", "--", str(directory)], umask=0o777 & ~mode, check=True, capture_output=True)
+
+
+def _share(descriptor: int, spool: os.stat_result) -> None:
+    """Let the group read a file in its spool, the daemon among it."""
+    found = os.fstat(descriptor)
+    if spool.st_mode & SHARED == SHARED and found.st_uid == os.geteuid() and not found.st_mode & stat.S_IRGRP:
+        os.fchmod(descriptor, stat.S_IMODE(found.st_mode) | stat.S_IRGRP)
 
 
 def _sync(directory: Path) -> None:
@@ -161,6 +204,7 @@ def _sync(directory: Path) -> None:
 def _write_new(path: Path, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     with open(descriptor, "wb") as file:
+        _share(descriptor, os.stat(path.parent / ".."))
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -9,20 +9,35 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from gad import __version__
 from gad.core.limits import Left
 from gad.core.records import Begin, Judged, Pinned, Record, Said, StopAsked, TurnedDown
+from gad.core.redact import Secrets
 from gad.core.session import Session
 from gad.core.states import ENDED
 from gad.core.task import TaskOptions
 from gad.errors import ConfigError, Rejected
 from gad.spool import names
-from gad.spool.claim import Rules, Steadiness, Taken, claim, claimable, read_claim, read_client_file, reject, release
-from gad.spool.files import sync_directory
+from gad.spool.claim import (
+    Rules,
+    Steadiness,
+    Taken,
+    claim,
+    claimable,
+    read_claim,
+    read_client_file,
+    reject,
+    release,
+    user_name,
+)
+from gad.spool.files import Folder, sync_directory
 from gad.spool.journal import Journal, newest
 from gad.spool.status import read_status
 
@@ -49,12 +64,16 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """How a conversation begins: its effective options and the first message's preamble, or why it cannot."""
+    """How a conversation begins: its effective options and the first message's preamble.
+
+    `owner` is the id of the user that it belongs to.
+    """
 
     options: TaskOptions
     preamble: str
     persist: bool
     memory: str = ""
+    owner: int | None = None
 
 
 @dataclass(slots=True)
@@ -76,12 +95,20 @@ def survey(directory: str, known: str = "") -> Survey:
 
     `known` is the resting state that was found at an earlier look, which spares reading the journal's end.
     """
+    try:
+        with Folder(directory) as folder:
+            return _survey(folder.place, known)
+    except (FileNotFoundError, NotADirectoryError):  # a link is no directory
+        return Survey((), frozenset(), 0)
+
+
+def _survey(place: str, known: str = "") -> Survey:
     claims: list[tuple[int, str]] = []
     waiting: set[str] = set()
     highest = 0
     try:
-        found = [] if os.path.islink(directory) else os.listdir(directory)
-    except (FileNotFoundError, NotADirectoryError):
+        found = os.listdir(place)
+    except FileNotFoundError:
         found = []
     for name in found:
         if name in names.CLIENT_FILES:
@@ -92,7 +119,7 @@ def survey(directory: str, known: str = "") -> Survey:
             if claimed := names.parse_claim(name):
                 claims.append(claimed)
     begun = names.JOURNAL in found
-    settled = (known or _settled(directory)) if begun and not claims and not waiting else ""
+    settled = (known or _settled(place)) if begun and not claims and not waiting else ""
     return Survey(tuple(sorted(claims)), frozenset(waiting), highest, settled, begun)
 
 
@@ -129,12 +156,18 @@ def _resting(records: Sequence[Mapping[str, Any]]) -> str | None:
 class Door:
     """Takes clients' files in for one spool.
 
-    `begin` turns the text of task.yaml (None when there is none) into a Beginning; it raises ConfigError.
+    `begin` turns a session's name, the text of its task.yaml (None when there is none) and the id of the user who hands
+    it in into a Beginning; it raises ConfigError or Rejected. `secrets` are kept out of the journal.
     """
 
     def __init__(
-        self, rules: Rules, begin: Callable[[str, str | None], Beginning], now: Callable[[], float] = time.time
+        self,
+        rules: Rules,
+        begin: Callable[[str, str | None, int], Beginning],
+        now: Callable[[], float] = time.time,
+        secrets: Secrets | None = None,
     ) -> None:
+        self._secrets = secrets or Secrets()
         self.rules = rules
         self._now = now
         self._begin = begin
@@ -148,15 +181,18 @@ class Door:
         *,
         damaged: bool = False,
         left: Callable[[str], Left] = lambda parent: Left(),
+        full: bool = False,
+        name: str = "",
     ) -> Intake:
         """Claim and journal what clients have left. `journal` opens the session's journal for appending.
 
         The session is only read: the caller folds the records in. A damaged session takes a new input.txt
-        and nothing else. `left` says what a parent's limits still allow: a child's own are no more.
+        and nothing else. `left` says what a parent's limits still allow: a child's own are no more. When it is `full`,
+        an input.txt stays where it lies. `name` is the session's, where it is not that of the directory's path.
         """
         intake = Intake()
         try:
-            self._take_all(directory, session, journal, intake, damaged, left)
+            self._take_all(directory, session, journal, intake, damaged, left, full, name)
         except OSError as exc:
             intake.trouble = exc
         return intake
@@ -169,14 +205,19 @@ class Door:
         intake: Intake,
         damaged: bool,
         left: Callable[[str], Left],
+        full: bool,
+        own: str,
     ) -> None:
-        seen = survey(directory)
+        seen = _survey(directory)
         claims = list(seen.claims)
         number = max(session.claims, seen.highest)
         begun = session.state != "new" and not damaged
         idle = not begun or session.state in ENDED
+        owner = session.owner
         # A reply that is older than the input beside it still belongs to the conversation before.
         held = {names.INPUT} if begun and _older(directory, names.REPLY, names.INPUT) else set[str]()
+        if full:
+            held.add(names.INPUT)
         order = [names.INPUT, names.REPLY, names.CONTEXT, names.STOP, names.VERDICT]
         # A verdict is of what was there when it was given: a message that is not older comes after it.
         if begun and names.VERDICT in seen.waiting:
@@ -203,13 +244,16 @@ class Door:
                 continue
             if (intake.blocked and name != names.STOP) or (not idle if name == names.INPUT else not begun):
                 continue
-            taken = read_claim(directory, n, name, self.rules, self._steadiness)
+            # A session that was turned down before it began is nobody's.
+            foreign = partial(self._foreign, owner=owner) if begun else lambda user: ""
+            taken = read_claim(directory, n, name, self.rules, self._steadiness, foreign)
             if taken is None:
                 there = os.path.lexists(os.path.join(directory, names.claim_name(n, name)))
                 intake.blocked = intake.blocked or there
             elif name == names.INPUT:
-                self._take_input(directory, session, taken, intake, journal, left)
+                self._take_input(directory, session, taken, intake, journal, left, own or os.path.basename(directory))
                 begun = begun or intake.fresh
+                owner = _owner(intake, owner)
                 idle = idle and not intake.fresh
             else:
                 self._take(directory, taken, intake, journal)
@@ -253,7 +297,7 @@ class Door:
                 record = Judged(self._now(), taken.n, verdict.lower() == "ok", words.strip())
             case _:
                 record = Said(self._now(), taken.n, taken.file, taken.text)
-        self._write(record, intake, journal)
+        self._write(intake, journal, record)
         release(directory, taken.n, taken.file)
 
     def _take_input(
@@ -264,16 +308,17 @@ class Door:
         intake: Intake,
         journal: Callable[[], Journal],
         left: Callable[[str], Left],
+        name: str,
     ) -> None:
         if taken.problem:
             self._turn_down(directory, taken, taken.problem, intake, journal)
             return
         try:
-            task = self._read_options(directory)
+            task = self._read_options(directory, taken.owner)
             if task is _UNFINISHED:
                 intake.blocked = True
                 return
-            beginning = self._begin(os.path.basename(directory), task)
+            beginning = self._begin(name, task, taken.owner)
         except (ConfigError, Rejected) as exc:
             why = f"{exc}. Both files are kept; drop a correct task.yaml, then input.txt again"
             self._turn_down(directory, taken, why, intake, journal)
@@ -281,50 +326,77 @@ class Door:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(os.path.join(directory, names.TASK), os.path.join(directory, kept))
             return
-        if session.state != "new" or os.path.exists(os.path.join(directory, names.JOURNAL)):
-            archive(directory)
+        archive(directory)
         intake.fresh = True
         intake.records.clear()
-        name = os.path.basename(directory)
         options = beginning.options
         if options.sponsor is not None:
             options = left(options.sponsor).bound(options)
         at = self._now()
-        begin = Begin(at, name, options, beginning.preamble, beginning.persist, beginning.memory)
-        self._write(begin, intake, journal)
-        self._write(Said(at, taken.n, taken.file, taken.text), intake, journal)
+        begin = Begin(at, name, options, beginning.preamble, beginning.persist, beginning.memory, gad=__version__,
+                      owner=beginning.owner)  # fmt: skip
+        self._write(intake, journal, begin, Said(at, taken.n, taken.file, taken.text))
         release(directory, taken.n, taken.file)
 
-    def _read_options(self, directory: str) -> str | None:
+    def _foreign(self, user: int, owner: int | None) -> str:
+        """Return why a user's file is not for the owner's session, or an empty text."""
+        if user in self.rules.masters or user == owner:
+            return ""
+        whose = "the daemon's own user" if owner is None else f"user {user_name(owner)}"
+        return (
+            f"it belongs to user {user_name(user)}, and this session to {whose}: "
+            f"make a session of your own, in another directory"
+        )
+
+    def _read_options(self, directory: str, owner: int) -> str | None:
         path = os.path.join(directory, names.TASK)
         try:
-            text = read_client_file(path, self.rules, self._steadiness)
+            found = read_client_file(path, self.rules, self._steadiness)
         except FileNotFoundError:
             return None
         except Rejected as exc:
             raise Rejected(f"task.yaml: {exc}") from exc
-        return _UNFINISHED if text is None else text
+        if found is None:
+            return _UNFINISHED
+        text, writer = found
+        if writer != owner and writer not in self.rules.masters:
+            raise Rejected(f"task.yaml: it belongs to user {user_name(writer)}, and input.txt to {user_name(owner)}")
+        return text
 
     def _turn_down(
         self, directory: str, taken: Taken, why: str, intake: Intake, journal: Callable[[], Journal]
     ) -> None:
         error = f"{taken.file} was not accepted: {why} (kept as {names.rejected_name(taken.n, taken.file)})"
-        self._write(TurnedDown(self._now(), taken.n, taken.file, error), intake, journal)
+        self._write(intake, journal, TurnedDown(self._now(), taken.n, taken.file, error))
         reject(directory, taken.n, taken.file)
 
-    def _write(self, record: Record, intake: Intake, journal: Callable[[], Journal]) -> None:
-        journal().append(record)
-        intake.records.append(record)
+    def _write(self, intake: Intake, journal: Callable[[], Journal], *records: Record) -> None:
+        """Journal records, all or none."""
+        first, *more = (self._secrets.clean(record) for record in records)
+        journal().append(first, *more)
+        intake.records += [first, *more]
 
 
 _UNFINISHED = "\0unfinished"
 
 
+def _owner(intake: Intake, before: int | None) -> int | None:
+    """Return to whom a session belongs after what was taken in."""
+    return next((record.owner for record in intake.records if isinstance(record, Begin)), before)
+
+
 def archive(directory: str) -> None:
     """Make room for a new conversation: the former one's files get the archive's names, the journal last.
 
-    Safe to repeat: a crash in the middle leaves the journal in place, and nothing archived is written over.
+    Safe to repeat: a crash in the middle leaves the journal in place, and nothing archived is written over. Without a
+    journal, or with one that nothing could be written into, there has been no conversation.
     """
+    try:
+        found = os.lstat(os.path.join(directory, names.JOURNAL))
+    except FileNotFoundError:
+        return
+    if stat.S_ISREG(found.st_mode) and not found.st_size:
+        return
     number = 1
     while os.path.exists(os.path.join(directory, names.archived_name(number, names.JOURNAL))):
         number += 1

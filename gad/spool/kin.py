@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,7 +16,7 @@ from gad.core.session import replay
 from gad.core.task import TaskOptions
 from gad.errors import GadError, InvalidStep, JournalDamaged, Rejected
 from gad.spool import drop, names
-from gad.spool.files import open_regular, sync_directory
+from gad.spool.files import MACHINE, open_own, open_regular, sync_directory
 from gad.spool.intake import survey
 from gad.spool.rounds import read_records
 from gad.spool.status import read_status
@@ -28,12 +29,24 @@ _TASK_BYTES = 1 << 16
 
 def options_of(directory: str) -> TaskOptions | None:
     """Return the options of a session's present conversation; None while none has begun or it cannot be read."""
+    with contextlib.suppress(KeyError, TypeError):
+        return TaskOptions.from_json(_begin(directory)["options"])
+    return None
+
+
+def owner_of(directory: str) -> int | None:
+    """Return the id of the user that a session's present conversation belongs to; None when that is not known."""
+    owner = _begin(directory).get("owner")
+    return owner if isinstance(owner, int) else None
+
+
+def _begin(directory: str) -> dict[str, Any]:
     try:
-        with open(open_regular(os.path.join(directory, names.JOURNAL), os.O_RDONLY), "rb") as file:
+        with open(open_own(os.path.join(directory, names.JOURNAL), os.O_RDONLY), "rb") as file:
             begin = json.loads(file.readline())
-        return TaskOptions.from_json(begin["options"]) if begin["kind"] == "begin" else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return begin if isinstance(begin, dict) and begin.get("kind") == "begin" else {}
 
 
 def named_parent(directory: str) -> str | None:
@@ -41,13 +54,27 @@ def named_parent(directory: str) -> str | None:
     options = options_of(directory)
     if options is not None:
         return options.sponsor
-    with contextlib.suppress(OSError, RecursionError, yaml.YAMLError):  # anybody's words, that nobody has checked yet
+    task = _handed_in(directory)
+    parent = task.get("parent") if "review" not in task else None
+    return parent if isinstance(parent, str) and names.valid_session_name(parent) else None
+
+
+def named_cwd(directory: str) -> str | None:
+    """Return the working directory that a session names, also one that has not been taken in yet."""
+    options = options_of(directory)
+    cwd = options.cwd if options is not None else _handed_in(directory).get("cwd")
+    return cwd if isinstance(cwd, str) else None
+
+
+def _handed_in(directory: str) -> dict[str, Any]:
+    """Return what the task.yaml of a session says that has not been taken in."""
+    # anybody's words, that nobody has checked yet
+    with contextlib.suppress(OSError, RecursionError, ValueError, yaml.YAMLError):
         with open(open_regular(os.path.join(directory, names.TASK), os.O_RDONLY), "rb") as file:
             task = yaml.load(file.read(_TASK_BYTES), yaml.BaseLoader)  # what each value means does not matter here
-        parent = task.get("parent") if isinstance(task, dict) and "review" not in task else None
-        if isinstance(parent, str) and names.valid_session_name(parent):
-            return parent
-    return None
+        if isinstance(task, dict):
+            return task
+    return {}
 
 
 def ancestors(spool: str, parent: str | None) -> list[str]:
@@ -85,6 +112,21 @@ def parent_options(spool: str, name: str, options: TaskOptions) -> TaskOptions |
     return options_of(os.path.join(spool, parent))
 
 
+def owner_below(spool: str, options: TaskOptions, user: int, masters: Collection[int]) -> int:
+    """Return the id of the user to whom a session belongs that `user` hands in: what an agent makes is its user's.
+
+    `masters` may make a part of anybody's work. Raises Rejected when it cannot be part of its parent's work.
+    """
+    if options.parent is None:
+        return user
+    above = owner_of(os.path.join(spool, options.parent))
+    if user in masters:
+        return user if above is None else above
+    if above != user:
+        raise Rejected(f"task.yaml: parent: {options.parent} is another user's session; name one of your own")
+    return user
+
+
 def left_of(spool: str, session: str) -> Left:
     """Return what a session's limits still allow, read from its journal; no limits when that cannot be read."""
     try:
@@ -104,7 +146,8 @@ def stop_children(
 ) -> list[str]:
     """Drop a stop.txt for each of these sessions that is part of `parent`'s work and has not ended, and return those.
 
-    Where one has ended, its own children take its place. The requests are on the disk when this returns.
+    Where one has ended, its own children take its place. The requests are on the disk when this returns. Raises OSError
+    when the machine does not allow one now.
     """
     stopped = []
     for child in children:
@@ -112,13 +155,17 @@ def stop_children(
         options = options_of(directory)
         if options is None or options.sponsor != parent:
             continue
-        with contextlib.suppress(GadError, OSError):  # its directory has gone
+        try:
             if not ended(child):
                 drop.stop(Path(directory))
                 sync_directory(directory)
                 stopped.append(child)
             elif levels:
                 stopped += stop_children(spool, child, _children_of(directory), ended, levels - 1)
+        except (GadError, OSError) as exc:
+            if isinstance(exc, OSError) and exc.errno in MACHINE:
+                raise
+            # its directory has gone
     return stopped
 
 

@@ -76,7 +76,7 @@ def parse(text: str) -> dict[str, Any]:
 
 def write_status(directory: str | os.PathLike[str], values: Mapping[str, object]) -> None:
     """Replace a directory's status.txt as a whole. Only the process that owns this status may call it."""
-    replace(os.fspath(directory), STATUS, render(values))
+    replace(os.fspath(directory), STATUS, render(values), in_spool=True)
 
 
 def read_status(directory: str | os.PathLike[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ daemon then looks at every session at short intervals instead, and says so.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -40,6 +41,7 @@ NETWORK = frozenset(
     ]
 )
 """File systems on which another machine's writes raise no event here."""
+_NOT_THIS_ONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES})
 
 
 class Watch:
@@ -103,8 +105,9 @@ class Watch:
             return False
         try:
             self._add(path)
-        except OSError:
-            if os.path.isdir(path):
+        except OSError as exc:
+            # A directory that cannot be watched itself, a link for example, is found by the next full look.
+            if exc.errno not in _NOT_THIS_ONE and os.path.isdir(path):
                 self.problem = "the inotify limit is reached (raise fs.inotify.max_user_watches)"
                 return False
         return True
@@ -126,7 +129,11 @@ class Watch:
             kinds = InotifyConstants.IN_MOVED_TO | InotifyConstants.IN_ONLYDIR | InotifyConstants.IN_DONT_FOLLOW
             kinds |= InotifyConstants.IN_CREATE if of_spool else InotifyConstants.IN_CLOSE_WRITE
             directory = _Directory(self, path)
-            self._source.add_callback(os.fsencode(path), Mask(kinds), directory, CallbackId(id(directory)))
+            id_ = CallbackId(id(directory))
+            wd = self._source.add_callback(os.fsencode(path), Mask(kinds), directory, id_)
+            if wd < 0:  # the library passes over this error and would take the directory for watched
+                self._source.remove_callbacks([(wd, id_)])
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
             self._watched[path] = directory
 
     def _in_spool(self, path: str) -> None:
@@ -162,7 +169,7 @@ class _Directory:
         if self.path == self.watch._spool:
             if event.is_directory and name:
                 self.watch._in_spool(os.path.join(self.path, name))
-        elif not event.is_directory:
+        else:  # a directory in a client file's place is refused like what else is no file
             self.watch._in_session(os.path.basename(self.path), name, closed=event.is_close_write)
 
     def on_watch_deleted(self, wd: int) -> None:
