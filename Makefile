@@ -3,7 +3,7 @@
 PYTHON_FILES := gad tests bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser demo test lint fmt bench bench-local lock clean
+.PHONY: help setup browser demo test lint fmt bench bench-local soak man lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,12 @@ bench: browser ## Measure gad's own speed against a scripted model
 
 bench-local: setup ## Measure how many simple tasks the local model gets done (some minutes)
 	.venv/bin/python -m bench.local_tasks
+
+soak: setup ## Load a daemon for half an hour, with faults and kills, and look whether all is well
+	.venv/bin/python -m bench soak
+
+man: setup ## Write the manual page gad(1) anew from the commands' help
+	.venv/bin/python scripts/man
 
 lock: setup ## Write requirements.lock anew with the newest versions that pyproject.toml allows
 	@scripts/lock

@@ -1,4 +1,4 @@
-"""A small chart of values, run by run: in the terminal, and as an SVG file. No library draws it."""
+"""A small chart of values: in the terminal, as an SVG file, and as a part of a page. No library draws it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ _TICKS = 4
 _COLOURS = ("#1f5fbf", "#b3420a", "#1b7837", "#7b3294")
 _LABELS = 10
 """At most so many runs are numbered on the axis of the SVG."""
+_SMALL_WIDTH, _SMALL_HEIGHT, _SMALL_LEFT, _SMALL_BOTTOM = 340, 110, 48, 92
+_COLUMNS = 140
+"""At most so many columns stand in a page's chart."""
 
 
 def bars(values: Sequence[float], *, first: int = 1, width: int = 72, height: int = 8) -> list[str]:
@@ -111,6 +114,47 @@ def svg_lines(
     return "\n".join([*parts, "</svg>", ""])
 
 
+def columns(title: str, values: Sequence[float | None], *, link: str, unit: str = "") -> str:
+    """Return a column chart of one value a turn as an SVG element for a page, as wide as a phone.
+
+    Its colours are the page's, by the classes `words`, `grid` and `column`. A column links to `link` and its turn's
+    number. Where there are too many turns, each column is the largest of several. None is an unknown value.
+    """
+    stride = math.ceil(len(values) / _COLUMNS) or 1
+    groups = [values[start : start + stride] for start in range(0, len(values), stride)]
+    shown = [max((value for value in group if value is not None), default=None) for group in groups]
+    largest = max((value for value in shown if value is not None), default=0)
+    top = _round_up(largest) if largest > 0 else 1
+    wide, high = _SMALL_WIDTH - _SMALL_LEFT - 4, _SMALL_BOTTOM - 8
+    step = wide / max(len(shown), 20)
+    parts = [f'<svg viewBox="0 0 {_SMALL_WIDTH} {_SMALL_HEIGHT}" role="group" aria-label="{_xml(title)}">']
+    for tick in range(3):
+        above = _SMALL_BOTTOM - high * tick / 2
+        parts.append(
+            f'<path class="grid" d="M{_SMALL_LEFT} {above:g}H{_SMALL_WIDTH - 4}"/>'
+            f'<text class="words" x="{_SMALL_LEFT - 5}" y="{above + 4:g}" text-anchor="end">'
+            f"{unit}{short(top * tick / 2)}</text>"
+        )
+    for index, value in enumerate(shown):
+        first = index * stride + 1
+        turns = f"turn {first}" if stride == 1 else f"turns {first} to {min(first + stride - 1, len(values))}, at most"
+        tall = high * (value or 0) / top
+        told = "unknown" if value is None else f"{unit}{value:,.6g}"
+        parts.append(
+            f'<a href="{link}{first}"><title>{turns}: {told}</title><rect class="column" '
+            f'x="{_SMALL_LEFT + index * step:.2f}" y="{_SMALL_BOTTOM - tall:.2f}" '
+            f'width="{step * 0.8:.2f}" height="{tall:.2f}"/></a>'
+        )
+    parts += [
+        f'<text class="words" x="{_SMALL_LEFT}" y="{_SMALL_HEIGHT - 4}">turn 1</text>',
+        f'<text class="words" x="{_SMALL_LEFT + step * len(shown):.2f}" y="{_SMALL_HEIGHT - 4}" '
+        f'text-anchor="end">{len(values)}</text>'
+        if len(shown) > 8
+        else "",
+    ]
+    return "".join([*parts, "</svg>"])
+
+
 def short(value: float) -> str:
     """Return a number in at most five characters: 950, 9.5k, 120k, 1.2M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -122,7 +166,7 @@ def short(value: float) -> str:
 def _round_up(value: float) -> float:
     """Return the next number that is 1, 2, 4, 6 or 8 times a power of ten: its quarters are easy to read."""
     power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= value)
+    return next((step * power for step in (1, 2, 4, 6, 8) if step * power >= value), 10 * power)
 
 
 def _xml(text: str) -> str:
