@@ -1,6 +1,7 @@
 """Measure gad's own speed: a real daemon against a scripted model server, on this machine.
 
     python -m bench [NAME ...] [--quick] [--json]
+    python -m bench soak [--minutes 30] ...
 
 Prints one table. Exit code 1 says that a goal was missed. TMPDIR says which disk the spools are on.
 """
@@ -16,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from bench import context, controller, latency, load, memory_commits, rounds, start, web
+from bench import context, controller, latency, load, memory_commits, rounds, soak, start, web
 from bench.measure import FULL, QUICK, Row, Scale, table
 from gad.spool.watch import file_system
 
@@ -50,7 +51,9 @@ def machine(folder: str) -> dict[str, object]:
 
 
 def main() -> int:
-    """Run the benchmarks that were named, or all."""
+    """Run the benchmarks that were named, or all but the soak, which takes long and has options of its own."""
+    if sys.argv[1:2] == ["soak"]:
+        return soak.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,16 @@ PATIENCE = 120.0
 class Rig:
     """A home whose model is the scripted server; `daemon` and `pid` are there inside `up`."""
 
-    def __init__(self, home: Path, server: ServerProcess, *, provider: str = "openai", sessions: int = 16) -> None:
+    def __init__(
+        self,
+        home: Path,
+        server: ServerProcess,
+        *,
+        provider: str = "openai",
+        sessions: int = 16,
+        model: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
         self.home = home
         self.spool = home / "spool"
         self.work = home / "work"
@@ -39,22 +48,16 @@ class Rig:
         self._rest = b""
         make_home(home)
         url = server.url if provider == "anthropic" else server.openai_url
-        settings = {
-            "model": "bench",
-            "models": {"bench": {"provider": provider, "model": "scripted", "base_url": url}},
-            "sessions": sessions,
-        }
-        (home / "gad.yaml").write_text(yaml.safe_dump(settings), "utf-8")
+        entry = {"provider": provider, "model": "scripted", "base_url": url, **(model or {})}
+        chosen = {"model": "bench", "models": {"bench": entry}, "sessions": sessions, **settings}
+        (home / "gad.yaml").write_text(yaml.safe_dump(chosen), "utf-8")
 
     @contextlib.contextmanager
     def up(self) -> Iterator[None]:
         """Run a daemon until the block ends; `ready_after` is how long it took, in seconds."""
-        environ = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
-        with open(self.home / "daemon.log", "ab") as log:
-            began = time.monotonic()
-            self.daemon = subprocess.Popen([sys.executable, "-m", "gad", "--home", str(self.home), "up"],
-                                           cwd=ROOT, env=environ, stderr=log)  # fmt: skip
-        self.pid = self.daemon.pid
+        began = time.monotonic()
+        self.start()
+        assert self.daemon is not None
         try:
             until(lambda: self.daemon_state() == "ready" or self._gone(), pause=0.001)
             self.ready_after = time.monotonic() - began
@@ -62,6 +65,14 @@ class Rig:
         finally:
             self.daemon.terminate()
             self.daemon.wait(30)
+
+    def start(self) -> None:
+        """Start a daemon, which is not ready yet."""
+        environ = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+        with open(self.home / "daemon.log", "ab") as log:
+            self.daemon = subprocess.Popen([sys.executable, "-m", "gad", "--home", str(self.home), "up"],
+                                           cwd=ROOT, env=environ, stderr=log)  # fmt: skip
+        self.pid = self.daemon.pid
 
     def daemon_state(self) -> str:
         """Return what the daemon that was started last says of itself."""

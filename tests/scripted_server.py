@@ -122,6 +122,7 @@ class ScriptedServer:
         log: str | None = None,
         models: Sequence[str] = ("scripted",),
         strict: bool = True,
+        keep: bool = True,
     ) -> None:
         self._entries: list[Entry | Rule] | None = None
         self._always: Entry | Rule | None = None
@@ -133,6 +134,7 @@ class ScriptedServer:
         self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644) if log else None
         self._numbers = itertools.count(1)
         self._strict = strict
+        self._keep = keep
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.models = list(models)
@@ -225,7 +227,8 @@ class ScriptedServer:
             self.lookups.append(path)
             return self._look_up(writer, path)
         request = Recorded(api, path, headers, raw, at, wall)
-        self.requests.append(request)
+        if self._keep:
+            self.requests.append(request)
         self._write_log(request, "request")
         reply = self._next(request)
         if isinstance(reply, Fail):
@@ -318,7 +321,7 @@ class ScriptedServer:
         return True
 
     def _write_log(self, request: Recorded, event: str) -> None:
-        if self._log is None:
+        if self._log is None or not self._keep:
             return
         about = {"event": event, "n": self.requests.index(request), "api": request.api, "now": time.time()}
         line = json.dumps(about | {"wall": request.wall, "at": request.at, "headers": request.headers}).encode()
@@ -366,13 +369,19 @@ class ServerProcess:
 
 
 @contextlib.contextmanager
-def serve_in_process(script: Script | None = None, *, rule: str | None = None) -> Iterator[ServerProcess]:
-    """Run the module as a process; `script` holds no callables, `rule` is a name of RULES or module:function."""
+def serve_in_process(
+    script: Script | None = None, *, rule: str | None = None, keep: bool = True
+) -> Iterator[ServerProcess]:
+    """Run the module as a process; `script` holds no callables, `rule` is a name of RULES or module:function.
+
+    Without `keep`, requests are forgotten when they have been answered, for runs that take hours.
+    """
     with tempfile.TemporaryDirectory(prefix="scripted-") as folder:
         log, file = Path(folder, "log.jsonl"), Path(folder, "script.json")
         file.write_text(json.dumps(to_json(script)), "utf-8")
         source = ["--rule", rule] if rule else ["--script", str(file)]
-        command = [sys.executable, "-m", "tests.scripted_server", "--port", "0", "--log", str(log), *source]
+        kept = ["--log", str(log)] if keep else ["--forget"]
+        command = [sys.executable, "-m", "tests.scripted_server", "--port", "0", *kept, *source]
         root = Path(__file__).resolve().parent.parent
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root)
         try:
@@ -394,11 +403,11 @@ def _load_rule(name: str) -> Entry | Rule:
     return found
 
 
-async def _serve_alone(script: Script, port: int, log: str | None) -> None:
+async def _serve_alone(script: Script, port: int, log: str | None, keep: bool) -> None:
     done = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, done.set)
-    async with ScriptedServer(script, port=port, log=log) as server:
+    async with ScriptedServer(script, port=port, log=log, keep=keep) as server:
         print(server.port, flush=True)
         await done.wait()
 
@@ -407,13 +416,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.scripted_server", description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--log", help="append every request to this JSONL file")
+    parser.add_argument("--forget", action="store_true", help="do not keep the requests, which takes memory")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--script", help="a JSON file: a list of entries, as to_json writes them")
     source.add_argument("--rule", help=f"one of {', '.join(RULES)}, or module:function")
     chosen = parser.parse_args()
     script: Script
     script = from_json(json.loads(Path(chosen.script).read_text("utf-8"))) if chosen.script else _load_rule(chosen.rule)
-    asyncio.run(_serve_alone(script, chosen.port, chosen.log))
+    asyncio.run(_serve_alone(script, chosen.port, chosen.log, not chosen.forget))
 
 
 if __name__ == "__main__":
