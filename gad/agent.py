@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from gad.core.arguments import check_arguments
 from gad.core.budget import FREE, Price, cost_usd
@@ -25,6 +26,8 @@ from gad.core.cut import cut
 from gad.core.escalation import ASK
 from gad.core.failover import SPRING_BACK, Standing
 from gad.core.messages import ToolCall, ToolResult, Usage
+from gad.core.permission import REFUSED_BEFORE, fingerprint
+from gad.core.policy import CANDIDATES, Policy
 from gad.core.ports import Answer, Memory, Outcome, Provider, RunCommand, Tool, ToolContext, ToolSchema
 from gad.core.records import (
     Answered,
@@ -43,11 +46,14 @@ from gad.core.records import (
     ToolFinished,
     ToolStarted,
 )
+from gad.core.redact import Secrets
 from gad.core.request import build, offered, plan_next, plan_stricter, prefix_digest
-from gad.core.session import Session
+from gad.core.session import NOT_ASKED, Session
 from gad.core.steps import AwaitReply, CallModel, Finish, RunCheck, RunScript, RunTool
+from gad.core.uses import Place
 from gad.errors import AuthError, ContextOverflow, GadError, LocalModelError, Permanent, Refused, Temporary
-from gad.spool.live import Live
+from gad.spool.files import MACHINE
+from gad.spool.live import Live, explain
 from gad.spool.narrate import call_heading
 
 log = logging.getLogger(__name__)
@@ -113,8 +119,10 @@ class Parts:
     `price` takes a model entry's name and the id that the server reported; `window` gives the tokens that one of its
     requests may take. `memory` is a session's way into long-term memory, `run_script` runs an SOP's script, `decide`
     asks the memory controller before a request, and `ended` is told when a round is over. `spent_today` and `spend` are
-    the whole daemon's US dollars. `chain` gives the entries that may answer for a model's name, the preferred first;
-    `standing` is what the sessions have learnt of them.
+    the whole daemon's US dollars; `over_quota` says why a session's user may spend no more today. `chain` gives the
+    entries that may answer for a model's name, the preferred first; `standing` is what the sessions have learnt of
+    them. `policy` says which calls may run.
+    `secrets` are kept out of all that is written; `seen` is told each record of each session.
     """
 
     provider: Callable[[str], Provider]
@@ -128,13 +136,17 @@ class Parts:
     now: Callable[[], float] = time.time
     usd_per_day: float | None = None
     spent_today: Callable[[], float] = lambda: 0.0
-    spend: Callable[[str, float], None] = lambda session, usd: None
+    spend: Callable[[str, float, int | None], None] = lambda session, usd, user: None
+    over_quota: Callable[[Session], str] = lambda session: ""
     memory: Callable[[Session], Memory | None] = lambda session: None
     run_script: RunScriptOf | None = None
     decide: Callable[[Session], Awaitable[Decided | None]] | None = None
     ended: Callable[[Live], None] = lambda live: None
     chain: Callable[[str], tuple[str, ...]] = lambda name: (name,)
     standing: Standing = field(default_factory=Standing)
+    policy: Policy = field(default_factory=Policy)
+    secrets: Secrets = field(default_factory=Secrets)
+    seen: Callable[[Session, Record], None] = lambda session, record: None
 
 
 Work = CallModel | RunTool | RunScript | RunCheck
@@ -150,15 +162,25 @@ class Runner:
         self._kin = kin
         self._step: asyncio.Task[Record] | None = None
         self._leaving = False
+        self._finishing = False
 
     def interrupt(self) -> None:
         """Break off the step under way: the session has a stop request."""
         if self._step is not None:
             self._step.cancel()
 
+    def finish(self) -> None:
+        """Leave when the turn under way is over, to be resumed by the next daemon."""
+        self._finishing = True
+
+    def take_up(self, parts: Parts) -> None:
+        """Go on with other parts, from the next step on."""
+        self._parts = parts
+
     def leave(self) -> None:
         """Break off and leave the session as it is, to be resumed by the next daemon."""
         self._leaving = True
+        self.live.press()
         self.interrupt()
 
     async def run(self) -> None:
@@ -168,6 +190,8 @@ class Runner:
         while not self._leaving:
             record: Record | None
             match session.next_step(self._parts.now()):
+                case CallModel() if self._finishing:
+                    break
                 case CallModel() | Finish(limit=True) if used_up := used_up or kin.used_up(session):
                     record = Ended(self._parts.now(), "failed", used_up, True, session.claims)
                 case AwaitReply(None):
@@ -267,6 +291,10 @@ class Runner:
             return self._failed(str(exc), known)
         except (Temporary, Permanent, LocalModelError) as exc:
             return self._out_of_reach(chain, link, exc, known)
+        except OSError as exc:  # not the model's fault: no descriptors, no room
+            if exc.errno not in MACHINE:
+                raise
+            return self._defer(explain(exc), None, known)
         if moved := self._moved(chain, link, parts.now()):  # all rested, and another one than the last has answered
             await self.live.append(moved)
         standing.answered(link)
@@ -277,7 +305,7 @@ class Runner:
         told = answer.usage != Usage() or price == FREE
         usd = cost_usd(answer.usage, price) if told else None
         if usd:
-            self._parts.spend(self.live.name, usd)
+            self._parts.spend(self.live.name, usd, self.live.session.owner)
         return Answered(self._parts.now(), step.turn, answer.message, answer.stop, answer.model, answer.usage, usd)
 
     def _unaffordable(self, model: str, price: Price | None) -> str:
@@ -287,7 +315,7 @@ class Runner:
             return f"a dollar limit is set, but the price of {model} is unknown: add it under `prices:` in gad.yaml"
         if cap is not None and (spent := self._parts.spent_today()) >= cap:
             return f"the day's dollar cap is reached ({spent:.2f} of {cap:g} USD): see `usd_per_day` in gad.yaml"
-        return ""
+        return self._parts.over_quota(self.live.session)
 
     def _schemas(self) -> tuple[ToolSchema, ...]:
         return offered(self.live.session, (tool.schema for tool in self._parts.tools.values()))
@@ -356,9 +384,12 @@ class Runner:
         if refusal or tool is None:
             meta = {"not_run": True} if step.not_run else {}
             return self._finished(step, Outcome("error", refusal, meta), 0.0)
-        if call.name != ASK:
-            await self.live.append(ToolStarted(self._parts.now(), call.id, call.name))
         work = self._parts.work(session.name)
+        if call.name != ASK:
+            ruling = await self._ruling(step, arguments, work)
+            if not isinstance(ruling, ToolStarted):
+                return ruling
+            await self.live.append(ruling)
         context = ToolContext(
             session=session.name,
             call_id=call.id,
@@ -369,6 +400,7 @@ class Runner:
             limit=self._limit(call),
             memory=self._parts.memory(session),
             labels=session.options.labels,
+            secrets=self._parts.secrets,
             confined=session.options.confined,
         )
         began = time.monotonic()
@@ -381,8 +413,46 @@ class Runner:
             return Asked(self._parts.now(), call.id, outcome.question.text, outcome.question.candidates)
         return self._finished(step, outcome, time.monotonic() - began)
 
+    async def _ruling(
+        self, step: RunTool, arguments: Mapping[str, Any], work: str
+    ) -> ToolStarted | Asked | ToolFinished:
+        """Return what the policy makes of a call: its start, a question to the user, or its refusal."""
+        call, session = step.call, self.live.session
+        memory = self._parts.memory(session)
+        place = Place(
+            session.name,
+            session.options.cwd or work,
+            work,
+            memory.root if memory is not None else "",
+            os.path.realpath,
+            frozenset(session.children),
+            session.options.confined,
+        )
+        try:
+            verdict = await asyncio.to_thread(self._parts.policy.judge, call.name, arguments, place)
+        except Exception as exc:  # a bug of ours must not let through what it should have judged
+            log.exception("session %s: a call of %s could not be judged", session.name, call.name)
+            why = f"not run: whether it may could not be told: {type(exc).__name__}: {exc}"
+            return self._finished(step, Outcome("error", why, {"policy": "deny"}), 0.0)
+        rules = "; ".join(verdict.rules)
+        if verdict.action == "allow":
+            return ToolStarted(self._parts.now(), call.id, call.name, rules)
+        if verdict.action == "deny":
+            return self._finished(step, Outcome("error", verdict.refusal(), {"policy": "deny"}), 0.0)
+        question = verdict.question(call.name, arguments)
+        exact = fingerprint(question)
+        if word := session.permissions.covers(call, verdict, exact):
+            return ToolStarted(self._parts.now(), call.id, call.name, f"{word}: {rules}")
+        if not session.can_ask_leave:
+            return self._finished(step, Outcome("error", verdict.refusal(asked=True), {"policy": "deny"}), 0.0)
+        if session.permissions.refused(call):
+            return self._finished(step, Outcome("error", REFUSED_BEFORE, {"policy": "deny"}), 0.0)
+        if session.unheard:
+            return self._finished(replace(step, not_run=True), Outcome("error", NOT_ASKED, {"not_run": True}), 0.0)
+        return Asked(self._parts.now(), call.id, question, CANDIDATES, verdict.rules, verdict.keys, exact)
+
     def _finished(self, step: RunTool, outcome: Outcome, seconds: float) -> ToolFinished:
-        output = outcome.output
+        output = self._parts.secrets.redact(outcome.output)  # before it is cut: half a secret is not recognised
         if outcome.status == "error" and step.note and not step.not_run:
             output = f"{output}\n{step.note}".strip()
         output = cut(output, self._limit(step.call) + len(step.note), outcome.saved)

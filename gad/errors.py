@@ -7,6 +7,7 @@
     ├── HomeNotFound             no gad.yaml here or above
     ├── Rejected                 a client's file cannot be accepted
     ├── JournalDamaged           a journal line that is not the last one cannot be read or folded
+    │   └── JournalTooNew        a newer gad has written it
     ├── SpoolLocked              another daemon owns this spool (exit code 100)
     ├── InvalidStep              a record that the session machine's table does not list
     ├── MemoryRefused            this may not be written into memory: why, and how to mend it
@@ -49,6 +50,10 @@ class Rejected(GadError):
 
 class JournalDamaged(GadError):
     """A journal cannot be read or replayed; the file is left as it is."""
+
+
+class JournalTooNew(JournalDamaged):
+    """A newer gad has written this journal. The message says which one, and what to do."""
 
 
 class SpoolLocked(GadError):

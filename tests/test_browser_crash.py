@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.async_api import BrowserContext, Page
 
 from gad.browser.browser import WebBrowser
 from gad.core.page import Event, Sight
@@ -104,6 +105,23 @@ def test_a_call_under_way_when_it_crashes(
     loop.run(crash())
     wait.set()
     assert shown(loop.run(browser.scan(context, url=site.url("/"))).page) == "hello"
+
+
+def test_a_tab_that_never_appears_is_asked_for_again(
+    browser: WebBrowser, loop: Loop, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gad.browser.visits.OPENING", 2.0)
+    real, asked = BrowserContext.new_page, []
+
+    async def never_at_first(self: BrowserContext) -> Page:
+        asked.append(self)
+        if len(asked) == 1:
+            await asyncio.Event().wait()
+        return await real(self)
+
+    monkeypatch.setattr(BrowserContext, "new_page", never_at_first)
+    assert shown(loop.run(browser.scan(call(tmp_path, "ann"), url=site.url("/"))).page) == "hello"
+    assert len(asked) == 2
 
 
 def test_a_page_that_crashes(browser: WebBrowser, loop: Loop, site: Site, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,8 +58,11 @@ def test_a_home_that_is_well(home: Path, server: ScriptedServer) -> None:
     settings(home, base_url=server.openai_url)
     code, found = examine()
     assert code == exits.DONE
-    wanted = ["python", "bash", "chromium", "home", "gad.yaml", "directories", "file system", "disk", "locks", "leases"]
-    assert list(found) == [*wanted, "inotify", "daemon", "sandbox", "key", "model"]
+    assert list(found) == [
+        *("gad", "python", "bash", "chromium", "home", "gad.yaml", "directories", "permissions", "disk", "file system"),
+        *("locks", "leases", "inotify", "daemon", "open files", "clock", "journals", "users", "retention", "archive"),
+        *("sandbox", "key", "model"),
+    ]
     told = {name: (check["status"], check["detail"]) for name, check in found.items()}
     assert told["model"] == ("ok", "test (scripted): its server answers")
     assert told["locks"][0] == told["directories"][0] == told["key"][0] == "ok"
@@ -171,8 +175,8 @@ def test_the_embedded_model(home: Path, tmp_path: Path, monkeypatch: pytest.Monk
     weights = examine()[1]["weights"]
     assert (weights["status"], "fetched once, at the first task" in weights["detail"]) == ("warn", True)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    free = shutil.disk_usage(tmp_path)._replace(free=10**9)
-    monkeypatch.setattr("shutil.disk_usage", lambda path: free)
+    little = SimpleNamespace(f_bavail=1000, f_bfree=1000, f_blocks=9000, f_frsize=4096, f_files=100, f_favail=9)
+    monkeypatch.setattr("os.statvfs", lambda path: little)
     code, found = examine()
     assert code == exits.ERROR
     assert {name for name, check in found.items() if check["status"] == "fail"} == {"runtime", "weights"}

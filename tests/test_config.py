@@ -96,7 +96,7 @@ ask: never
     assert Path(found.models["local"].weights or "").is_absolute()
     assert found.limits == Limits(5, 1000, 0.5, 600)
     assert found.retry == Retry(0.5, 120, 7200)
-    assert found.spool == SpoolSettings(10, ("me", "1000"), True)
+    assert found.spool == SpoolSettings(10, ("me", "1000"), polling=True)
     chrome = str(tmp_path / "bin/chrome")
     assert found.browser == BrowserSettings(chrome, False, None, ("a", "b"), "http://me:pw@p:1", "x", 90, "on")
     assert (found.model, found.usd_per_day, found.sessions, found.ask) == ("mine", 20, 3, "never")

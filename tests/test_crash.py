@@ -50,7 +50,7 @@ class Daemons:
         self.start()
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 15.0) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 40.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
@@ -64,7 +64,7 @@ def daemons(tmp_path: Path) -> Iterator[Callable[[Any], Daemons]]:
 
         def make(script: Any) -> Daemons:
             server = stack.enter_context(serve_in_thread(script))
-            made.append(Daemons(World(tmp_path / "home", server)))
+            made.append(Daemons(World(tmp_path / "home", server, drain=0)))
             return made[-1]
 
         yield make

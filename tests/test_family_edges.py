@@ -16,6 +16,7 @@ import pytest
 from gad.cli import exits
 from gad.core.admission import Admission
 from gad.core.records import Ended, Record
+from gad.errors import GadError
 from gad.memory.shipped import PROCEDURES, prepare
 from gad.memory.store import MemoryStore
 from gad.spool import drop
@@ -170,11 +171,11 @@ def test_a_stop_that_crosses_with_its_end_is_for_the_children_still(
 ) -> None:
     append, take_in = Live.append, Live.take_in
 
-    async def append_late(self: Live, record: Record) -> None:
+    async def append_late(self: Live, record: Record, **options: Any) -> None:
         if isinstance(record, Ended) and self.name == "boss" and first == "stop":
             drop.stop(Path(self.directory))
             await until(lambda: self.session.stop_requested)
-        await append(self, record)
+        await append(self, record, **options)
 
     async def take_in_late(self: Live, *arguments: Any, **options: Any) -> Intake:
         if self.name == "boss" and first == "end" and os.path.exists(self.path("stop.txt")):
@@ -227,6 +228,34 @@ def test_a_child_that_was_handed_in_before_a_stop_for_its_ended_parent_is_stoppe
     play(tmp_path, by_task(KID=Silence()), scene)
 
 
+def test_a_stop_that_comes_in_the_middle_of_a_look_at_a_session_at_rest_is_for_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_in, late = Live.take_in, []
+
+    async def take_in_late(self: Live, *arguments: Any, **options: Any) -> Intake:
+        if self.name == "boss" and "context.txt" in os.listdir(self.directory):
+            drop.stop(Path(self.directory))
+            late.append(self.name)
+        return await take_in(self, *arguments, **options)
+
+    async def scene(world: World) -> None:
+        async with world.running() as daemon:
+            await boss_waits(world)
+            world.task("kid", "KID", parent="boss")
+            await at_work(world, "kid")
+            await until(lambda: world.status("boss").get("children"))
+            go(world, "boss")
+            await world.rests("boss")
+            await until(lambda: "boss" not in daemon._roster.live)
+            monkeypatch.setattr(Live, "take_in", take_in_late)
+            world.put("boss", "context.txt", "a word")
+            await world.rests("kid", "stopped")
+            assert late
+
+    play(tmp_path, by_task(BOSS=[bash(HELD), "ok"], KID=Silence()), scene)
+
+
 def test_a_child_that_begins_anew_under_a_stopped_parent_is_stopped_as_well(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         async with world.running():
@@ -246,11 +275,11 @@ def test_a_child_that_begins_anew_under_a_stopped_parent_is_stopped_as_well(tmp_
 def test_stopping_waits_for_nobody_who_reads_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     os.mkfifo(tmp_path / "s" / "stop.txt")
-    with pytest.raises(OSError, match="No such device"):
+    with pytest.raises(GadError, match="no regular file"):
         drop.stop(tmp_path / "s")
     (tmp_path / "s" / "stop.txt").unlink()
     (tmp_path / "s" / "stop.txt").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="Too many levels"):
+    with pytest.raises(GadError, match="no regular file"):
         drop.stop(tmp_path / "s")
     assert not (tmp_path / "elsewhere").exists()
 

@@ -87,11 +87,11 @@ def test_a_look_that_fails_half_way_forgets_what_it_took(tmp_path: Path, monkeyp
     append = Journal.append
     full = {"left": 0}
 
-    def scarce(self: Journal, record: Record) -> None:
+    def scarce(self: Journal, record: Record, *more: Record) -> None:
         if isinstance(record, Said) and record.text == "ZWEI" and full["left"]:
             full["left"] -= 1
             raise OSError(errno.ENOSPC, "no space left")
-        append(self, record)
+        append(self, record, *more)
 
     monkeypatch.setattr(Journal, "append", scarce)
 
@@ -308,14 +308,14 @@ def test_looks_at_a_blocked_session_multiply(tmp_path: Path) -> None:
                     daemon.poke("s")
                     await asyncio.sleep(0.02)
                 looks = 0
-                take_in = daemon._door.take_in
+                take_in = daemon._looks._door.take_in
 
                 def counted(*args: Any, **rest: Any) -> Any:
                     nonlocal looks
                     looks += 1
                     return take_in(*args, **rest)
 
-                daemon._door.take_in = counted  # type: ignore[method-assign]
+                daemon._looks._door.take_in = counted  # type: ignore[method-assign]
                 await asyncio.sleep(1.0)
                 assert looks <= 8, looks
 
@@ -504,7 +504,7 @@ def test_the_daemon_leaves_while_a_record_is_being_written(tmp_path: Path, monke
                 await until(writing.is_set)
                 daemon.stop()
                 await asyncio.sleep(0.3)
-                closed = daemon._state == "stopped"
+                closed = daemon._standing.state == "stopped"
                 go.set()
         finally:
             go.set()
@@ -604,10 +604,10 @@ def test_a_finished_session_that_got_one_more_file_is_settled_again(tmp_path: Pa
             await world.rests("s")
             world.put("s", name, "x")
             await until(lambda: len(world.kinds("s")) == 6 and not world.waiting("s"))
-            await until(lambda: "s" not in daemon._live)
+            await until(lambda: "s" not in daemon._roster.live)
             before = (world.spool / "s" / "result.txt").stat().st_ino, (world.spool / "s" / "status.txt").stat().st_ino
-            await daemon._look_at_all()
-            await until(lambda: not daemon._looking)
+            await daemon._looks.look_at_all()
+            await until(lambda: not daemon._looks.under_way)
             after = (world.spool / "s" / "result.txt").stat().st_ino, (world.spool / "s" / "status.txt").stat().st_ino
             assert survey(str(world.spool / "s")).settled == "done" and before == after
 
@@ -665,7 +665,7 @@ def test_a_status_that_cannot_be_written_does_not_keep_the_session_from_resting(
             world.put("s", "input.txt", "go")
             await until(lambda: "ended" in world.kinds("s"))
             await asyncio.sleep(0.1)
-            await until(lambda: daemon.states.get("s") == "done" and "s" not in daemon._live, 3)
+            await until(lambda: daemon.states.get("s") == "done" and "s" not in daemon._roster.live, 3)
 
     play(tmp_path, OK, scene)
 
@@ -687,7 +687,7 @@ def test_a_stop_for_a_rejected_task_does_not_stop_the_corrected_one(tmp_path: Pa
 def test_an_input_that_appears_while_a_look_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gad.spool.intake as intake_module
 
-    look = intake_module.survey
+    look = intake_module._survey
 
     async def scene(world: World) -> None:
         async with world.running() as daemon:
@@ -700,10 +700,10 @@ def test_an_input_that_appears_while_a_look_is_under_way(tmp_path: Path, monkeyp
             world.put("s", "input.txt", "a new conversation")  # just after the listing
             return seen
 
-        monkeypatch.setattr(intake_module, "survey", surveyed)
+        monkeypatch.setattr(intake_module, "_survey", surveyed)
         live = Live(str(directory))
         live.load()
-        intake = daemon._door.take_in(str(directory), live.session, live.journal)
+        intake = daemon._looks._door.take_in(str(directory), live.session, live.journal)
         live.close()
         assert [record.text for record in intake.records if isinstance(record, Said)] == ["and more"]
         assert intake.trouble is None and "input.txt" in world.files("s")

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gad.cli import gad
 from gad.core.records import Record, encode
 from gad.core.report import status_of
 from gad.core.session import replay
 from gad.errors import JournalDamaged
+from gad.home import make_home
+from gad.spool.intake import survey
 from gad.spool.journal import Journal, load, newest
+from gad.spool.kin import options_of
 from tests.histories import WHOLE
+from tests.scripted_server import ScriptedServer
+from tests.world import World, until
 
 
 def written(path: Path, records: list[Record]) -> bytes:
@@ -73,6 +81,8 @@ def test_damage_before_the_last_line_is_reported_with_its_line_and_the_file_left
         b'{"kind": "begin", "at": 1, "v": 99, "session": "s", "options": {}}',
         b'{"kind": "answer", "at": 1}',
         b"",
+        b"[" * 3500,
+        b'{"kind": "begin", "at": 1.0, "options": ' + b"[" * 3000,
         json.dumps(encode(WHOLE[-1])).encode(),
     ],
 )
@@ -81,6 +91,39 @@ def test_a_line_that_is_no_record_or_does_not_follow_is_damage(tmp_path: Path, l
     path.write_bytes(line + b"\n")
     with pytest.raises(JournalDamaged):
         load(str(path))
+    assert survey(str(tmp_path)).settled == ""
+    options_of(str(tmp_path))
+
+
+@pytest.mark.parametrize("line", [b"[" * 3500 + b"\n", None])
+def test_who_looks_at_what_is_no_journal_is_told_so(tmp_path: Path, line: bytes | None) -> None:
+    make_home(tmp_path / "home")
+    directory = tmp_path / "home/spool/s"
+    directory.mkdir()
+    if line is None:
+        os.mkfifo(directory / "journal.jsonl")
+    else:
+        (directory / "journal.jsonl").write_bytes(line)
+    for html in ([], ["--html", str(tmp_path / "page.html")]):
+        result = CliRunner().invoke(gad, ["--home", str(tmp_path / "home"), "show", *html, "s"])
+        assert (result.exit_code, "journal.jsonl" in result.stderr) == (1, True), result.exc_info
+
+
+def test_a_journal_that_a_client_has_made_up_hinders_no_other_session(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with ScriptedServer(["one"]) as server:
+            world = World(tmp_path / "home", server)
+            for name, line in (("a", "["), ("b", '{"kind":"begin","at":1e300,"options":[')):
+                (world.spool / name).mkdir()
+                (world.spool / name / "journal.jsonl").write_text(line * 80 + "[" * 3500 + "\n")
+                (world.spool / name / "status.txt").write_text("state: done\n")
+            async with world.running():
+                world.task("s")
+                await world.rests("s")
+                assert world.text("s", "result.txt") == "one\n"
+                await until(lambda: all(world.status(name).get("state") == "failed" for name in "ab"))
+
+    asyncio.run(scene())
 
 
 @given(st.binary(min_size=1, max_size=60).filter(lambda tail: b"\n" not in tail))

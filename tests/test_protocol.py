@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import ctypes
+import errno
 import json
 import logging
 import os
@@ -18,8 +20,10 @@ import pytest
 import yaml
 
 from gad.cli.follow import at_rest
-from gad.daemon import Daemon
+from gad.daemon.looks import Looks
+from gad.daemon.standing import Standing
 from gad.errors import SpoolLocked
+from gad.notify import Notifier
 from gad.spool import claim, names, watch
 from gad.spool.lock import held
 from tests.scripted_server import Call, Fail, Reply, Say, Silence
@@ -281,7 +285,7 @@ def test_other_names_are_left_alone(tmp_path: Path, name: str) -> None:
         async with world.running() as daemon:
             world.task("t")
             await world.rests("t")
-            await daemon._look_at_all()
+            await daemon._looks.look_at_all()
         assert world.files("s") == {name, "sub"}
         assert world.text("s", name) == "not a task"
 
@@ -295,7 +299,7 @@ def test_a_directory_with_another_name_is_no_session(tmp_path: Path, name: str) 
             world.task(name)
             world.task("t")
             await world.rests("t")
-            await daemon._look_at_all()
+            await daemon._looks.look_at_all()
             assert world.files(name) == {"input.txt"}
 
     play(tmp_path, OK, scene)
@@ -382,7 +386,7 @@ def test_every_way_of_writing_gives_one_whole_message(
             (world.spool / "s").mkdir()
             await asyncio.to_thread(write, world.spool / "s", "schreib 全部 🙂 auf")
             if write is linked_in:
-                await daemon._look_at_all()  # no event tells of a link: the next look at everything finds it
+                await daemon._looks.look_at_all()  # no event tells of a link: the next look at everything finds it
             await world.rests("s")
         said = [record["text"] for record in world.records("s") if record["kind"] == "message"]
         assert said == ["schreib 全部 🙂 auf"]
@@ -417,7 +421,7 @@ def test_an_empty_file_is_not_there_yet(tmp_path: Path) -> None:
             world.put("s", "input.txt", "")
             world.task("t")
             await world.rests("t")
-            await daemon._look_at_all()
+            await daemon._looks.look_at_all()
             assert world.files("s") == {"input.txt"}
             world.put("s", "input.txt", "now")
             await world.rests("s")
@@ -588,7 +592,7 @@ def test_what_cannot_be_accepted_is_kept_and_explained(
                 make(world.spool / "s" / name)
             except PermissionError:
                 pytest.skip("devices cannot be made here")
-            await daemon._look_at_all()  # a link or a pipe is never closed after writing, so no event tells of it
+            await daemon._looks.look_at_all()  # a link or a pipe is never closed after writing, so no event tells of it
             await until(lambda: world.status("s").get("state") == "rejected")
             number = 1 if name == "input.txt" else 2
             error = world.status("s")["error"]
@@ -949,7 +953,11 @@ def test_an_exhausted_inotify_limit_falls_back_to_polling(tmp_path: Path, monkey
             # From here on the kernel refuses every new watch, the library's and ours.
             from watchdog.observers import inotify_c
 
-            monkeypatch.setattr(inotify_c, "inotify_add_watch", lambda fd, path, mask: -1)
+            def full(fd: int, path: bytes, mask: int) -> int:
+                ctypes.set_errno(errno.ENOSPC)
+                return -1
+
+            monkeypatch.setattr(inotify_c, "inotify_add_watch", full)
             world.task("s")
             await world.rests("s")
             world.put("s", "reply.txt", "more")
@@ -1038,19 +1046,19 @@ def test_a_tool_s_child_in_the_background_does_not_keep_the_lock(tmp_path: Path)
 
 def test_ready_is_said_after_the_recovery_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    recover, write = Daemon._recover, Daemon._write_status
+    recover, write = Looks.recover, Standing.write
 
-    async def recovering(self: Daemon) -> None:
+    async def recovering(self: Looks) -> None:
         await recover(self)
         order.append("recovered")
 
-    def writing(self: Daemon) -> None:
+    def writing(self: Standing) -> None:
         write(self)
-        order.append(self._state)
+        order.append(self.state)
 
-    monkeypatch.setattr(Daemon, "_recover", recovering)
-    monkeypatch.setattr(Daemon, "_write_status", writing)
-    monkeypatch.setattr("gad.daemon.notify", order.append)
+    monkeypatch.setattr(Looks, "recover", recovering)
+    monkeypatch.setattr(Standing, "write", writing)
+    monkeypatch.setattr(Notifier, "ready", lambda self: order.append("READY=1"))
 
     async def scene(world: World) -> None:
         world.task("s")

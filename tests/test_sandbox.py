@@ -13,17 +13,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gad.browser.visits import keep, open_downloads
-from gad.cli.walls import choose_sandbox
+from gad.cli.walls import choose_sandbox, own_temporary
 from gad.config import SandboxSettings, load
 from gad.errors import ConfigError
+from gad.tools.code import CodeRun
 from gad.tools.sandbox import NoSandbox, Sandbox, Walls, mounts, trouble
 from tests.test_tools_code import dead, pids, until
 from tests.walls import Place, needs_bwrap
+from tests.world import outside
 
 pytestmark = needs_bwrap
 
@@ -34,7 +37,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "tmp":
         yield Place(tmp_path / "home")
         return
-    with tempfile.TemporaryDirectory(prefix=".gad-test-", dir=Path.home()) as directory:
+    with tempfile.TemporaryDirectory(prefix=".gad-test-", dir=outside()) as directory:
         yield Place(Path(directory) / "home")
 
 
@@ -235,7 +238,7 @@ def test_gad_s_own_writing_follows_no_link_that_a_command_has_put_there(here: Pl
 
 
 def test_keys_and_logins_cannot_be_read(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix=".gad-test-", dir=Path.home()) as elsewhere:
+    with tempfile.TemporaryDirectory(prefix=".gad-test-", dir=outside()) as elsewhere:
         far, linked, credentials = (Path(elsewhere, name) for name in ("far", "linked", "credentials"))
         credentials.mkdir()
         near = tmp_path / "home" / "near"
@@ -263,6 +266,25 @@ def test_keys_and_logins_cannot_be_read(tmp_path: Path) -> None:
             assert "denied" in outcome.output and "s3cr3t" not in outcome.output
         assert "s3cr3t" in place.run(f"cat {words}", walls=False).output
         assert [path.read_text() for path in secrets] == ["s3cr3t"] * len(secrets)
+
+
+def test_a_key_file_that_is_named_later_cannot_be_read_either(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=".gad-test-", dir=outside()) as elsewhere:
+        key = Path(elsewhere, "key")
+        key.write_text("s3cr3t")
+        place = Place(tmp_path / "home")
+        config = load(place.home, {})
+        launch = choose_sandbox(config, place.environ, list, lambda: config)
+        tool = CodeRun(launch)
+
+        def seen() -> bool:
+            asked = tool.run({"type": "bash", "code": f"cat {key}"}, place.context())
+            return "s3cr3t" in asyncio.run(asked).output
+
+        assert seen()
+        (place.home / "gad.yaml").write_text(f"models: {{m: {{provider: openai, model: m, key_file: {key}}}}}\n")
+        config = load(place.home, {})
+        assert not seen()
 
 
 PROBE = """
@@ -510,3 +532,14 @@ def test_a_download_goes_through_no_link(tmp_path: Path) -> None:
     (work / "downloads").symlink_to(out)
     with pytest.raises(OSError, match=r"Not a directory|symbolic"):
         open_downloads(str(work))
+
+
+def test_which_temporary_directories_are_a_session_s_own(tmp_path: Path) -> None:
+    """Where gad's home lies in one, what is in it may be more than the session's."""
+    far = replace(load(Place(tmp_path / "home").home, {}), home=Path("/srv/home"))
+    sandbox = Sandbox("bwrap", lambda session: Walls(""))
+    assert own_temporary(sandbox, far) == ("/tmp", "/var/tmp")
+    assert own_temporary(NoSandbox("none", lambda session: False), far) == ()
+    assert own_temporary(sandbox, replace(far, home=Path("/tmp/home"))) == ("/var/tmp",)
+    shared = replace(far.sandbox, writable=("/var/tmp/shared",))
+    assert own_temporary(sandbox, replace(far, sandbox=shared)) == ("/tmp",)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gad.cli.compose import build_memory
+from gad.cli.compose import build_memory, run_check
 from gad.config import load
 from gad.core.sop import Sop, render_sop
 from gad.memory.scripts import Case
@@ -15,7 +17,7 @@ from tests.scripted_server import Call
 from tests.test_children import by_task
 from tests.test_tools_code import dead
 from tests.walls import Place, needs_bwrap
-from tests.world import World, play, until
+from tests.world import World, outside, play, until
 
 pytestmark = needs_bwrap
 
@@ -47,8 +49,11 @@ def test_sub_agents_are_handed_in_from_inside_and_journals_are_not_theirs_to_cha
         [tried] = results(world, "kid")
         assert "DONE" not in tried["output"]
 
-    tamper = "for s in boss other; do for f in journal.jsonl status.txt new stop.txt reply.txt; do "
-    tamper += "echo EVIL >> $GAD_HOME/spool/$s/$f && echo DONE; done; done"
+    # The policy does not see where this leads, so that the sandbox is what holds it.
+    tamper = (
+        "home=$(printenv GAD_HOME); for s in boss other; do for f in journal.jsonl status.txt new stop.txt reply.txt; "
+    )
+    tamper += "do echo EVIL >> $home/spool/$s/$f && echo DONE; done; done"
     work = "gad submit --wait --json --name kid KID || exit 1; printf '1\\n2\\n' > lines; gad map -i lines 'SMALL {}'"
     scripts = by_task(
         BOSS=[bash(work), bash(tamper), "ok"],
@@ -57,6 +62,29 @@ def test_sub_agents_are_handed_in_from_inside_and_journals_are_not_theirs_to_cha
         SMALL="small",
     )
     play(tmp_path, scripts, scene, settings=WALLED)
+
+
+def test_in_its_own_tmp_a_session_deletes_without_asking(tmp_path: Path) -> None:
+    """Where gad's home lies in /tmp as well, it is asked for."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    code = f"mkdir -p {victim}/own && rm -rf {victim} && echo GONE"
+
+    async def scene(world: World) -> None:
+        async with world.running():
+            world.task("s")
+            await world.rests("s")
+        assert "GONE" in results(world, "s")[0]["output"] and victim.is_dir()
+
+    async def asked(world: World) -> None:
+        async with world.running():
+            world.task("s")
+            await world.rests("s", "asking")
+
+    with tempfile.TemporaryDirectory(prefix=".gad-test-", dir=outside()) as directory:
+        play(Path(directory), [bash(code), "ok"], scene, settings=WALLED)
+    play(tmp_path, [bash(code), "ok"], asked, settings=WALLED)
+    assert victim.is_dir()
 
 
 def test_a_stop_ends_all_that_runs_inside(tmp_path: Path) -> None:
@@ -105,7 +133,10 @@ def test_a_procedure_s_script_runs_inside(tmp_path: Path) -> None:
 def test_a_script_that_wants_into_memory_is_tried_inside(tmp_path: Path) -> None:
     place = Place(tmp_path / "home")
     engine = build_memory(
-        load(place.home, {}), lambda session, call: place.context(session, call=call).environment, place.sandbox
+        load(place.home, {}),
+        lambda session, call: place.context(session, call=call).environment,
+        partial(run_check, launch=place.sandbox),
+        lambda step: None,
     )
     case = Case((), "test -s made")
     sop = Sop("report", ("report",), "work", body="## Key steps\nDo it.\n")

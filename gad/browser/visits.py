@@ -50,6 +50,8 @@ RESORTS = (
 """What frees a page that does not answer, the mildest first, and what is said of it."""
 UNHEARD = 10_000
 """More numbers than one look gives out."""
+OPENING = 15.0
+"""Seconds for a new tab to appear. One whose process dies at its birth never does, so another one is asked for."""
 LONGEST_DOWNLOAD = 1800.0
 """Seconds that a download may take; there are some without end."""
 DOWNLOADS = "downloads"
@@ -203,11 +205,17 @@ class Visit:
     async def open_tab(self) -> OpenTab:
         """Open a new, empty tab; it is the active one."""
         async with self.running.opening:
-            page = await self.context.new_page()
+            page = await self._new_page()
             self.running.claimed.add(page)
             tab = self._adopt(page, own=True)
         self._activate(tab)
         return await self._use(tab)
+
+    async def _new_page(self) -> Shown:
+        for _ in range(2):
+            with contextlib.suppress(TimeoutError):
+                return await asyncio.wait_for(self.context.new_page(), OPENING)
+        raise BrowserError("the browser opened no tab; try again")
 
     async def close_tab(self, tab: OpenTab) -> None:
         """Close a tab, one that does not answer as well; of a person's, only stop to look at it."""

@@ -14,6 +14,8 @@ import click
 from gad.cli import exits
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from gad.config import Config
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -28,14 +30,18 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "bad": ("gad.cli.submit", "Say that a session did not do its work."),
     "tail": ("gad.cli.watch", "Follow a session's output."),
     "wait": ("gad.cli.watch", "Wait until sessions are at rest."),
-    "ps": ("gad.cli.listing", "List sessions."),
+    "ps": ("gad.cli.listing", "List sessions and what each does."),
+    "top": ("gad.cli.top", "Show live what all sessions do; keys follow, answer and stop them."),
     "show": ("gad.cli.show", "Show a session's whole transcript."),
     "memory": ("gad.cli.memory", "Show, search and tidy what agents remember."),
     "explore": ("gad.cli.explore", "Show what has come of idle time: skills, plan, weights, reports."),
     "triggers": ("gad.cli.triggers", "List and operate what hands in sessions by itself."),
+    "service": ("gad.cli.service", "Have systemd run the daemon: install, uninstall, status, logs."),
+    "gc": ("gad.cli.gc", "Put away old sessions, as retain in gad.yaml says."),
     "doctor": ("gad.cli.doctor", "Check that everything gad needs is there."),
     "config": ("gad.cli.listing", "Show the settings in force and where each came from."),
     "models": ("gad.cli.listing", "List the models that a task can name."),
+    "completion": ("gad.cli.completion", "Print what makes a shell complete gad's commands."),
 }
 """Every command: the module that has a function of the same name with `_command` behind it, and a short help."""
 
@@ -80,7 +86,21 @@ class LazyGroup(click.Group):
             return None
         command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), f"{cmd_name}_command")
         assert isinstance(command, click.Command)
+        if ctx.resilient_parsing:  # a shell asks what could stand here
+            from gad.cli.completion import complete_sessions
+
+            complete_sessions(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so, without importing them, or the options."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        return [
+            CompletionItem(name, help=help_) for name, (_, help_) in COMMANDS.items() if name.startswith(incomplete)
+        ]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -106,14 +126,15 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what gad raises on purpose becomes one clear message and an exit code."""
-        from gad.errors import GadError, Rejected, SpoolLocked
+        from gad.errors import ConfigError, GadError, HomeNotFound, Rejected, SpoolLocked
 
         try:
             return super().invoke(ctx)
         except GadError as exc:
             for line in str(exc).splitlines():
                 click.echo(f"gad: {line}", err=True)
-            code = exits.LOCKED if isinstance(exc, SpoolLocked) else exits.ERROR
+            useless = isinstance(exc, ConfigError | HomeNotFound) and ctx.invoked_subcommand == "up"
+            code = exits.HOPELESS if useless or isinstance(exc, SpoolLocked) else exits.ERROR
             ctx.exit(exits.REJECTED if isinstance(exc, Rejected) else code)
         except BrokenPipeError:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import platform
@@ -10,31 +11,43 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gad.agent import Parts, RetryPolicy
 from gad.browser.browser import WebBrowser
+from gad.cli.gc import Hourly
 from gad.cli.memory_engine import MemoryEngine
+from gad.cli.secrets import find_secrets
 from gad.cli.trigger_file import door_of, parser_of
-from gad.cli.walls import choose_sandbox, is_confined, with_confinement
+from gad.cli.walls import choose_sandbox, is_confined, own_temporary, with_confinement
 from gad.config import Config, Model, read_key
 from gad.core.budget import Price
-from gad.core.ports import Provider
+from gad.core.failover import Standing
+from gad.core.policy import Policy, make_policy
+from gad.core.ports import Provider, RunCommand
+from gad.core.redact import Secrets
 from gad.core.task import TaskOptions
 from gad.daemon import Beside, Daemon
 from gad.errors import AuthError, ConfigError, GadError
+from gad.home import CONFIG_NAME
 from gad.memory.controller import Controller
 from gad.memory.door import ClosedMemory
 from gad.memory.evolution import Evolution
 from gad.memory.scripts import ScriptGate, ScriptRunner
 from gad.memory.shipped import prepare
 from gad.memory.store import MemoryStore
+from gad.metrics import Metrics
+from gad.notify import Notifier
+from gad.spool import names
 from gad.spool.claim import Rules
+from gad.spool.group import group_id, loose, make_spool
 from gad.spool.intake import Beginning, Door
-from gad.spool.kin import parent_options
-from gad.spool.ledger import Ledger
+from gad.spool.kin import owner_below, parent_options
+from gad.spool.ledger import Ledger, Quotas
+from gad.spool.space import Space
 from gad.task_file import check_cwd, parse_task
 from gad.tools.environment import child_environment
 from gad.tools.orphans import HOME, SESSION, end_orphans, identity
@@ -59,24 +72,53 @@ SCRIPT_OUTPUT = 10_000
 
 
 class Providers:
-    """The models that gad.yaml names, each built when it is first asked for and kept."""
+    """The models that gad.yaml names, each built when it is first asked for and kept.
+
+    `config` is what is in force; `take_up` changes it. `secrets` are the keys and what else must be seen by nobody.
+    """
 
     def __init__(self, config: Config, environ: Mapping[str, str], progress: Callable[[str, int, int], None]) -> None:
-        self._config = config
+        self.config = config
+        self.secrets = Secrets()
         self._environ = environ
         self._progress = progress
         self._built: dict[str, Provider] = {}
+        self._keys: dict[str, str | None] = {}  # of vendors' entries that have been built
+        self._retired: list[Provider] = []
+        self._learn_secrets()
+
+    def take_up(self, config: Config) -> None:
+        """Go on with other settings. A vendor's client is built anew when its entry or its key is another one.
+
+        The former one ends with the daemon: requests may be under way in it.
+        """
+        for name, key in list(self._keys.items()):
+            entry = config.models.get(name)
+            if entry != self.config.models[name] or self._key(entry) != key:
+                self._retired.append(self._built.pop(name))
+                del self._keys[name]
+        self.config = config
+        self._learn_secrets()
+
+    def _learn_secrets(self) -> None:
+        for name, value in find_secrets(self.config, self._environ):
+            self.secrets.add(name, value)
+
+    def _key(self, entry: Model | None) -> str | None:
+        with contextlib.suppress(ConfigError):  # the next request says what is wrong with it
+            return read_key(entry, self._environ) if entry is not None else None
+        return None
 
     def __call__(self, name: str) -> Provider:
         """Return the provider of one entry; of a chain, that of its first one.
 
         Raises ConfigError or AuthError that say how to mend it.
         """
-        name = self._config.chain_of(name)[0]
+        name = self.config.chain_of(name)[0]
         if name not in self._built:
-            entry = self._config.models.get(name)
+            entry = self.config.models.get(name)
             if entry is None:
-                known = ", ".join(self._config.models)
+                known = ", ".join(self.config.models)
                 raise ConfigError(f"no entry of models is called {name!r} in gad.yaml; there are: {known}")
             self._built[name] = self._build(entry)
         return self._built[name]
@@ -86,7 +128,9 @@ class Providers:
     def _build(self, entry: Model) -> Provider:
         if entry.provider == "local":
             return self._local(entry)
+        self._learn_secrets()  # its key may be another one by now
         provider = vendor_provider(entry, self._environ)
+        self._keys[entry.name] = self._key(entry)
         if entry.tools == "native":
             return provider
         from gad.providers.text import TextProvider
@@ -115,7 +159,7 @@ class Providers:
 
     async def close(self) -> None:
         """Close them all."""
-        for provider in self._built.values():
+        for provider in (*self._built.values(), *self._retired):
             await provider.close()
 
 
@@ -146,8 +190,8 @@ def find_key(entry: Model, environ: Mapping[str, str]) -> str:
     key = read_key(entry, environ)
     if key:
         return key
-    if entry.key_file:
-        raise AuthError(f"no key for model {entry.name}: {entry.key_file} is empty; write the key into it")
+    if place := entry.key_file or entry.key_credential:
+        raise AuthError(f"no key for model {entry.name}: {place} is empty; write the key into it")
     if entry.key_env and entry.base_url is None:
         raise AuthError(f"no key for model {entry.name}: set {entry.key_env} in the daemon's environment, "
                         f"or models.{entry.name}.key_file in gad.yaml")  # fmt: skip
@@ -161,9 +205,13 @@ def build_daemon(
     *,
     only: str | None = None,
 ) -> Daemon:
-    """Return a daemon for this home, not yet running."""
+    """Return a daemon for this home, not yet running. `take_up` gives it other settings."""
     spool = str(config.spool_dir)
-    os.makedirs(spool, mode=0o700, exist_ok=True)
+    group = group_id(config.spool.group) if config.spool.group is not None else None
+    make_spool(spool, group, int(config.spool.mode, 8))
+    if wrong := loose(spool, group):
+        log.warning("%s", wrong)
+    rules = Rules(config.spool.max_bytes, owners(config.spool.users), group)
     home = str(config.home)
     ledger = Ledger(spool)
     base = with_gad(child_environment(environ, {}))
@@ -172,8 +220,11 @@ def build_daemon(
         return base | identity(home, session, call)
 
     browser = build_browser(config, base)
-    launch = choose_sandbox(config, environ, lambda: daemon.unfinished())
-    engine = build_memory(config, environment, launch) if config.memory.enabled else None
+    secrets = providers.secrets
+    metrics = Metrics(os.path.join(spool, names.DAEMON_DIR))
+    launch = choose_sandbox(config, environ, lambda: daemon.unfinished(), lambda: providers.config)
+    inside = partial(run_check, launch=launch, secrets=secrets)
+    engine = build_memory(config, environment, inside, metrics.committed) if config.memory.enabled else None
     closed = ClosedMemory(str(config.memory_dir))
     decide = None
     if engine is not None and config.memory.controller:
@@ -187,10 +238,13 @@ def build_daemon(
         return path
 
     def price(entry: str, reported: str | None) -> Price | None:
-        model = config.models.get(entry)
-        return config.price_of(model, reported) if model is not None else None
+        model = providers.config.models.get(entry)
+        return providers.config.price_of(model, reported) if model is not None else None
 
-    def begin(session: str, task: str | None) -> Beginning:
+    quotas = Quotas(ledger, config.quota, rules.masters)
+
+    def begin(session: str, task: str | None, user: int) -> Beginning:
+        config = providers.config
         options = parse_task(task, models=config.models) if task is not None else TaskOptions()
         check_cwd(options)
         effective = with_defaults(options, config, parent_options(spool, session, options))
@@ -199,41 +253,87 @@ def build_daemon(
         persist = config.models[first].provider == "local"
         # A small model loses its task in what it is told beside it.
         told = engine.told() if engine is not None and effective.memory and not persist else ""
-        return Beginning(effective, preamble(effective.cwd or str(config.work_dir / session)), persist, told)
+        owner = owner_below(spool, options, user, rules.masters)
+        return Beginning(effective, preamble(effective.cwd or str(config.work_dir / session)), persist, told, owner)
 
     parts = Parts(
         provider=providers,
         tools={tool.schema.name: tool for tool in all_tools(browser, launch)},
-        run_check=partial(run_check, launch=only_confined(launch, spool)),
-        retry=RetryPolicy(config.retry.first, config.retry.most, config.retry.give_up),
+        run_check=partial(run_check, launch=only_confined(launch, spool), secrets=secrets),
         price=price,
-        window=config.window_of,
-        chain=config.chain_of,
+        window=lambda name: providers.config.window_of(name),
+        chain=lambda name: providers.config.chain_of(name),
         environment=environment,
         work=work,
         memory=engine.door if engine is not None else lambda session: closed,
-        run_script=ScriptRunner(engine.store, partial(run_script, launch=launch)) if engine is not None else None,
+        run_script=ScriptRunner(engine.store, partial(run_script, launch=launch, secrets=secrets))
+        if engine is not None
+        else None,
         decide=decide,
         ended=engine.ended if engine is not None else lambda live: None,
-        usd_per_day=config.usd_per_day,
         spent_today=ledger.spent_today,
         spend=ledger.spend,
+        over_quota=quotas.spent,
+        secrets=secrets,
+        seen=metrics.seen,
+        **_values(config, own_temporary(launch, config)),
     )
     beside: list[Beside] = [browser] if engine is None else [engine, browser]
     if only is None:
-        beside.append(build_triggers(config, base))
+        beside.append(build_triggers(lambda: providers.config, base))
+        beside.append(Hourly(lambda: providers.config))
+        beside.append(metrics)
     daemon = Daemon(
         spool,
         parts,
-        Door(Rules(config.spool.max_bytes, owners(config.spool.users)), begin),
+        Door(rules, begin, secrets=secrets),
         sessions=config.sessions,
         children=config.children,
         polling=bool(config.spool.polling),
         only=only,
         reap=lambda session, calls: end_orphans(home, session, (*calls, "gate")),
         beside=beside,
+        notifier=Notifier(environ) if only is None else None,
+        space=Space(spool, config.spool.min_free),
+        quotas=quotas,
     )
+    metrics.watch(daemon.counts, daemon.oldest_queued)
     return daemon
+
+
+def _values(config: Config, temporary: tuple[str, ...]) -> dict[str, Any]:
+    """Return those of a daemon's parts that are plain values of its settings."""
+    retry = RetryPolicy(config.retry.first, config.retry.most, config.retry.give_up)
+    policy = replace(build_policy(config, os.environ), temporary=temporary)
+    return {"retry": retry, "usd_per_day": config.usd_per_day, "policy": policy}
+
+
+def build_policy(config: Config, environ: Mapping[str, str]) -> Policy:
+    """Return what agents of this home may do. Links in its paths are followed now."""
+    spool = str(config.spool_dir)
+    daemons = (*names.DAEMON_FILES, "archived-*", "rejected-*", ".claim-*")
+    keys = [entry.key_file for entry in config.models.values() if entry.key_file]
+    return make_policy(
+        config.policy.rules,
+        home=os.path.expanduser("~"),
+        real=os.path.realpath,
+        roots=config.policy.roots,
+        own=(
+            str(config.home / CONFIG_NAME),
+            str(config.triggers_dir),
+            f"{spool}/{names.DAEMON_DIR}",
+            *(f"{spool}/*/{name}" for name in daemons),
+        ),
+        secrets=(*keys, str(config.browser_dir), *filter(None, [environ.get("CREDENTIALS_DIRECTORY")])),
+        spool=spool,
+    )
+
+
+def take_up(daemon: Daemon, providers: Providers, config: Config) -> None:
+    """Have a running daemon go on with other settings. All models are tried again, whatever was learnt of them."""
+    parts = replace(daemon.parts, standing=Standing(), **_values(config, daemon.parts.policy.temporary))
+    providers.take_up(config)
+    daemon.take_up(parts, sessions=config.sessions, children=config.children, quota=config.quota)
 
 
 def only_confined(launch: Launch, spool: str) -> Launch:
@@ -275,27 +375,35 @@ def build_browser(config: Config, environment: Mapping[str, str]) -> WebBrowser:
     )
 
 
-def build_triggers(config: Config, environment: Mapping[str, str]) -> Host:
-    """Return the host of this home's triggers, which see the given environment."""
+def build_triggers(current: Callable[[], Config], environment: Mapping[str, str]) -> Host:
+    """Return the host of this home's triggers, which see the given environment; `current` gives the settings."""
+    config = current()
     return Host(
         str(config.home),
-        parse=parser_of(config),
-        door=door_of(config),
+        parse=parser_of(current),
+        door=door_of(current),
         environment=environment,
         polling=bool(config.spool.polling),
     )
 
 
-def build_memory(config: Config, environment: Callable[[str, str], Mapping[str, str]], launch: Launch) -> MemoryEngine:
-    """Return the memory of this home, its directories made, and what learns from sessions."""
-    store = MemoryStore(str(config.memory_dir))
+def build_memory(
+    config: Config,
+    environment: Callable[[str, str], Mapping[str, str]],
+    check: RunCommand,
+    on_step: Callable[[str], None],
+) -> MemoryEngine:
+    """Return the memory of this home, its directories made, and what learns from sessions.
+
+    `check` runs what a procedure's script must pass; `on_step` is told each step of a commit.
+    """
+    store = MemoryStore(str(config.memory_dir), on_step=on_step)
     try:
         prepare(store)
     except (GadError, OSError) as exc:  # sessions do without; what is wrong is told to those who want to write
         log.error("memory is not in order: %s", exc)
     engine = MemoryEngine(config, store)
-    gate = partial(run_check, launch=launch)
-    engine.gate = ScriptGate(store, gate, lambda session: environment(session, "gate"))
+    engine.gate = ScriptGate(store, check, lambda session: environment(session, "gate"))
 
     engine.learners.append(Evolution(store, drop=engine.drop, place=engine.place))
     return engine
@@ -342,11 +450,12 @@ async def run_shell(
     seconds: float,
     limit: int,
     spill: str,
+    secrets: Secrets | None = None,
     launch: Launch = unwrapped,
 ) -> tuple[int, str]:
     """Run a shell command; return its exit code, and at most `limit` characters of its output.
 
-    `spill` names the file below `work` that takes the whole output when it is long.
+    `spill` names the file below `work` that takes the whole output when it is long. `secrets` are kept out of it.
     """
     plain = ["bash", "-c", command]
     try:
@@ -359,6 +468,7 @@ async def run_shell(
             emit=emit,
             spill_path=str(Path(work) / spill),
             limit=limit,
+            secrets=secrets,
             kept=argv != plain,
         )
     except OSError as exc:

@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from gad import __version__
 from gad.cli import Place, exits
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def doctor_command(place: Place, as_json: bool) -> None:
 
 def checks(place: Place) -> Iterator[Check]:
     """Make one check after the other. What needs a home is left out when there is none."""
+    from gad.cli import doctor_home as care
     from gad.config import load
     from gad.errors import ConfigError, HomeNotFound
 
@@ -81,8 +84,16 @@ def checks(place: Place) -> Iterator[Check]:
         yield Check("gad.yaml", "fail", f"{len(mistakes)} mistake{'s' * (len(mistakes) > 1)}", mistakes)
     writable = directories(home)
     yield writable
+    yield care.permissions(home, config)
     if writable.status != "fail" and (home / "spool").is_dir():
+        yield care.disk(home, config)
         yield from spool(home / "spool")
+        yield care.descriptors(home / "spool", config)
+        yield care.clock(home / "spool", time.time())
+        yield care.journals(home / "spool")
+        if config is not None:
+            yield care.users(home / "spool", config)
+            yield from care.piled_up(home / "spool", config)
     if config is not None:
         yield sandbox(config, place.environ())
         yield from browser(config)
@@ -94,6 +105,7 @@ def checks(place: Place) -> Iterator[Check]:
 
 def machine() -> Iterator[Check]:
     """Check what does not depend on a home."""
+    yield Check("gad", "ok", f"{__version__}, {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}")
     yield Check("python", "ok", f"{platform.python_version()}, {sys.executable}")
     bash = shutil.which("bash")
     if bash:
@@ -153,11 +165,6 @@ def spool(place: Path) -> Iterator[Check]:
         )
     else:
         yield Check("file system", "ok", kind or "unknown")
-    free = shutil.disk_usage(place).free
-    if free < GIB:
-        yield Check("disk", "warn", f"{free / GIB:.2f} GiB free", ("free some space: a full disk stops every session",))
-    else:
-        yield Check("disk", "ok", f"{free / GIB:.1f} GiB free")
     problem = try_lock(str(place))
     if problem:
         yield Check("locks", "fail", problem, ("put the home on a file system with working locks",))
@@ -204,7 +211,6 @@ def _number(path: Path) -> int | None:
 
 def running_daemon(place: Path) -> Check:
     """Tell whether a daemon runs, and whether it is of this version."""
-    from gad import __version__
     from gad.spool.lock import held
     from gad.spool.names import DAEMON_DIR
     from gad.spool.status import read_status
@@ -213,6 +219,9 @@ def running_daemon(place: Path) -> Check:
         return Check("daemon", "ok", "none runs; gad up starts one")
     status = read_status(place / DAEMON_DIR)
     detail = f"pid {status.get('pid')}, version {status.get('version')}, {status.get('state')}"
+    if trouble := status.get("trouble"):
+        mend = "it goes on by itself once that is mended"
+        return Check("daemon", "warn", f"{detail}; in trouble: {trouble}", (mend,))
     if status.get("version") != __version__:
         return Check("daemon", "warn", detail, (f"restart it: this is version {__version__}",))
     return Check("daemon", "ok", detail)
@@ -295,7 +304,7 @@ def single_model(entry: Model, environ: Mapping[str, str]) -> Iterator[Check]:
         what, _, mend = str(exc).partition(": ")
         yield Check("key", "fail", what, (mend,))
         return
-    yield Check("key", "ok", "not needed" if key == "none" else f"from {entry.key_file or entry.key_env}")
+    yield Check("key", "ok", "not needed" if key == "none" else f"from {entry.key_from}")
     yield asyncio.run(reach(entry, environ))
 
 

@@ -12,7 +12,7 @@ ASKING = 3
 STOPPED = 4
 FAILED = 5
 REJECTED = 6
-LOCKED = 100
+HOPELESS = 100
 TEMPORARY = 111
 TIMEOUT = 124
 INTERRUPTED = 130
@@ -31,7 +31,7 @@ MEANINGS: Mapping[int, str] = MappingProxyType(
         STOPPED: "the session was stopped; gad reply resumes it",
         FAILED: "the session failed; its error says why",
         REJECTED: "a file that was handed in was not accepted",
-        LOCKED: "another daemon runs on this spool",
+        HOPELESS: "a daemon that no restart would help: wrong settings, or another one runs on this spool",
         TEMPORARY: "nobody is working: no daemon runs; what was handed in stays",
         TIMEOUT: "the time-out passed first",
         INTERRUPTED: "interrupted; the session goes on, or is paused when it was in this process",

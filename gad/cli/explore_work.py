@@ -160,15 +160,21 @@ class Explorer:
 
     def _file_left(self, name: str, now: float) -> None:
         """Keep the reports of the latest plan that are missing, except that of the session `name`."""
-        plans, known = self.memory.plans(), {report.task for report in self.memory.reports()}
-        for task in plans[-1].tasks if plans else ():
-            directory = None if task.id in known else self._latest(task)[1]
-            if directory is None or directory.name == name or read_status(directory).get("state") not in ENDED:
+        for task, directory in self.unfiled():
+            if directory.name == name or read_status(directory).get("state") not in ENDED:
                 continue
             try:
                 self.memory.keep_report(self._report(task, _ended_session(directory), directory, now))
             except (GadError, OSError) as exc:
                 self._complain(f"session {directory.name} cannot be filed: {exc}")
+
+    def unfiled(self) -> Iterator[tuple[Task, Path]]:
+        """Yield the tasks of the latest plan of which no report is kept yet, and the session that is at each."""
+        plans, known = self.memory.plans(), {report.task for report in self.memory.reports()}
+        for task in plans[-1].tasks if plans else ():
+            directory = None if task.id in known else self._latest(task)[1]
+            if directory is not None:
+                yield task, directory
 
     def _place(self, session: Session) -> Path:
         return Path(session.options.cwd or self.home / "work" / session.name)

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gad.cli import Place
+from gad.cli.doing import RESTED, doing
+from gad.cli.plain import one_line
+from gad.cli.show import json_bytes
 from gad.spool.names import INPUT, valid_session_name
 from gad.spool.status import read_status, seconds_of
 
 if TYPE_CHECKING:
     from gad.config import Config, Model
-
-_RESTED = frozenset({"done", "failed", "stopped", "rejected"})
 
 
 @click.command("ps")
@@ -30,28 +31,30 @@ _RESTED = frozenset({"done", "failed", "stopped", "rejected"})
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 @click.pass_obj
 def ps_command(place: Place, everything: bool, as_json: bool) -> None:
-    """List the sessions that are at work or ask a question, the newest change first."""
+    """List the sessions that are at work or ask a question, and what each does now, the newest change first."""
     spool = place.spool()
     found = sessions(spool)
-    shown = found if everything else [one for one in found if one["state"] not in _RESTED]
+    shown = found if everything else [one for one in found if str(one["state"]) not in RESTED]
+    for one in shown:
+        one["doing"] = doing(spool / one["session"], one).text
     if as_json:
-        click.echo(json.dumps(shown, ensure_ascii=False))
+        click.echo(json_bytes(shown))
         return
     now = time.time()
     rows = [
         (
             one["session"],
             one["state"],
-            _age(now, one.get("since")),
+            age(now, seconds_of(one.get("since"))),
             _text(one.get("turn")),
             _text(one.get("tokens_in"), one.get("tokens_out")),
-            _dollars(one.get("cost_usd")),
+            dollars(one.get("cost_usd")),
             _text(one.get("model")),
-            str(one.get("question") or one.get("error") or ""),
+            one["doing"],
         )
         for one in shown
     ]
-    table(("SESSION", "STATE", "FOR", "TURN", "TOKENS", "COST", "MODEL", ""), rows)
+    table(("SESSION", "STATE", "FOR", "TURN", "TOKENS", "COST", "MODEL", "DOING"), rows)
     if len(found) > len(shown):
         click.echo(f"({len(found) - len(shown)} at rest; gad ps --all lists them)", err=True)
 
@@ -66,7 +69,10 @@ def sessions(spool: Path) -> list[dict[str, Any]]:
         for entry in entries:
             if not valid_session_name(entry.name) or not entry.is_dir():
                 continue
-            status = read_status(entry.path)
+            try:
+                status = read_status(entry.path)
+            except PermissionError:  # another user's, who has closed it: gad doctor tells of it
+                continue
             if "state" not in status:
                 if not os.path.lexists(os.path.join(entry.path, INPUT)):
                     continue
@@ -124,8 +130,11 @@ def _settings(config: Config) -> Iterable[tuple[str, Any, str]]:
     for key in ("model", "usd_per_day", "sessions", "children", "ask"):
         yield key, getattr(config, key), config.source(key)
     sections: dict[str, Any] = {"limits": config.limits, "retry": config.retry, "spool": config.spool}
-    sections["memory"] = config.memory
-    sections["sandbox"] = config.sandbox
+    sections |= {"quota": config.quota, "memory": config.memory, "sandbox": config.sandbox}
+    sections |= {"log": config.log, "retain": config.retain}
+    for number, rule in enumerate(config.policy.rules, 1):
+        yield f"policy.rules[{number}]", f"{rule.action}: {rule.tool} {rule.pattern}".rstrip(), rule.source
+    yield "policy.roots", config.policy.roots, config.source("policy.roots")
     sections |= {f"models.{name}": entry for name, entry in config.models.items()}
     named = {key.rsplit(".", 1)[0] for key in config.sources if key.startswith("prices.") and key.count(".") > 1}
     sections |= {path: config.prices[path.removeprefix("prices.")] for path in sorted(named)}
@@ -161,10 +170,10 @@ def _key(config: Config, entry: Model, environ: dict[str, str]) -> str:
         if not lacking:
             return "present"
         return f"{'missing' if len(lacking) == len(entry.chain) else 'present'}, not for {', '.join(lacking)}"
-    if entry.provider == "local" or not (entry.key_env or entry.key_file):
+    if entry.provider == "local" or not entry.key_from:
         return "not needed"
     try:
-        return "present" if read_key(entry, environ) else f"missing: {entry.key_env or entry.key_file}"
+        return "present" if read_key(entry, environ) else f"missing: {entry.key_from}"
     except ConfigError as exc:
         return f"missing: {exc}"
 
@@ -188,16 +197,12 @@ def _model(config: Config, entry: Model, environ: dict[str, str]) -> dict[str, A
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows in columns that fit the terminal; on anything else nothing is cut."""
-    cells = [head, *([_plain(cell) for cell in row] for row in rows)]
+    cells = [head, *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(_width(row[column]) for row in cells) for column in range(len(head))]
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for row in cells:
         line = "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
         click.echo(_cut(line, columns) if columns else line)
-
-
-def _plain(text: str) -> str:
-    return "".join(" " if unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter for letter in text)
 
 
 def _width(text: str) -> int:
@@ -219,12 +224,13 @@ def _text(*values: object) -> str:
     return "/".join(str(value) for value in values) if any(value is not None for value in values) else "-"
 
 
-def _dollars(value: object) -> str:
+def dollars(value: object) -> str:
+    """Return an amount, or - when it is unknown."""
     return f"${value:.4f}" if isinstance(value, int | float) else "-"
 
 
-def _age(now: float, since: object) -> str:
-    start = seconds_of(since)
+def age(now: float, start: float | None) -> str:
+    """Return how long ago something was, in its largest unit: 12s, 3m, 5h, 2d."""
     if start is None:
         return "-"
     left = max(0, int(now - start))

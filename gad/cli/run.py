@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gad.cli import Place, exits
-from gad.cli.daemon import log_to_stderr, say, started, stopped_by_signals
+from gad.cli.daemon import say, started, stopped_by_signals
 from gad.cli.submit import hand_in, parent_here, task_options
 from gad.errors import GadError, Rejected, SpoolLocked
 
@@ -42,11 +42,11 @@ def run_command(place: Place, /, as_json: bool, **task: Any) -> None:
     The running daemon does it, or this process when there is none. TEXT is the task; - reads it from standard
     input. The agent works in the working directory unless --cwd names another. A question is put to you when
     a terminal is there to answer on; else it is exit code 3, and gad reply answers. Ctrl-C pauses a session
-    that is in this process; one that is in the daemon goes on.
+    that is in this process; one that is in the daemon goes on. In a command that an agent runs, only the daemon
+    does it: exit code 111 when it has gone.
     """
     from gad.cli.watch import conclude, giving_up
 
-    log_to_stderr()
     config = place.config()
     directory = hand_in(place, **task | {"cwd": task["cwd"] or os.getcwd()})
     say(f"session {directory.name}")
@@ -119,9 +119,11 @@ class Run:
 
     async def _work_here(self) -> dict[str, Any]:
         from gad.cli.compose import Providers
+        from gad.cli.logs import set_up
         from gad.cli.progress import show_progress
 
         providers = Providers(self._config, os.environ, show_progress())
+        set_up(self._config.log, providers.secrets)
         try:
             while True:
                 status = await self._round_here(providers)

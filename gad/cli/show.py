@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,8 +13,9 @@ import click
 
 from gad.cli import Place
 from gad.errors import GadError
+from gad.spool.files import open_regular
 from gad.spool.names import JOURNAL, valid_session_name
-from gad.spool.status import timestamp
+from gad.spool.status import read_status, timestamp
 
 Record = Mapping[str, Any]
 
@@ -23,12 +25,20 @@ Record = Mapping[str, Any]
 @click.argument("turn", type=click.IntRange(min=1), required=False)
 @click.option("--context", is_flag=True, help="Show exactly what was sent at TURN, and how large each part is.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead: the journal's records, or the request.")
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the transcript to this file, as one page for a browser that needs nothing else.",
+)
 @click.pass_obj
-def show_command(place: Place, session: str, turn: int | None, context: bool, as_json: bool) -> None:
+def show_command(place: Place, session: str, turn: int | None, context: bool, as_json: bool, page: Path | None) -> None:
     """Show everything that happened in SESSION: messages, answers, tool calls and their results.
 
     With --context, show the request of turn TURN instead, by default the newest one's.
     """
+    if page and (context or as_json):
+        raise click.UsageError("--html goes with neither --context nor --json")
     if turn is not None and not context:
         raise click.UsageError("TURN goes with --context: gad show --context SESSION TURN")
     directory = place.spool() / session
@@ -40,6 +50,9 @@ def show_command(place: Place, session: str, turn: int | None, context: bool, as
         from gad.cli.sent import show_sent
 
         show_sent([record for _, record in records(directory)], turn, as_json=as_json)
+        return
+    if page:
+        _write_page(place, session, page)
         return
     if as_json:
         click.echo(json_bytes([record for _, record in records(directory)]))
@@ -55,18 +68,31 @@ def show_command(place: Place, session: str, turn: int | None, context: bool, as
     sys.stdout.flush()
 
 
+def _write_page(place: Place, session: str, path: Path) -> None:
+    """Write a session's page: the file is there whole, for its owner alone, or is what it was before."""
+    from gad.cli.html_page import page
+    from gad.spool.files import replace
+
+    if path.exists() and not path.is_file():
+        raise GadError(f"{path} is not a regular file; name one that may be replaced")
+    directory = place.spool() / session
+    text = page(session, list(records(directory)), read_status(directory), _outcomes(place, session))
+    replace(str(path.parent), path.name, text)
+    click.echo(f"gad: wrote {path}", err=True)
+
+
 def records(directory: Path) -> Iterator[tuple[int, Record]]:
     """Yield the journal's records with their line numbers; a torn last line is left out, with a note on stderr.
 
     Raises GadError when another line cannot be read.
     """
-    with open(directory / JOURNAL, "rb") as file:
+    with open(open_regular(str(directory / JOURNAL), os.O_RDONLY), "rb") as file:
         for number, line in enumerate(file, 1):
             try:
                 found = json.loads(line)
                 if not isinstance(found, dict):
                     raise ValueError("not an object")
-            except ValueError as exc:
+            except (ValueError, RecursionError) as exc:
                 if not line.endswith(b"\n"):
                     click.echo(f"gad: line {number} of the journal is not complete yet; left out", err=True)
                     return

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from functools import partial
+from collections.abc import Callable, Collection
 from typing import Any
 
 import yaml
@@ -35,18 +34,18 @@ _TABLE: dict[str, rule.Field] = {
 }
 
 
-def parser_of(config: Config) -> Parse:
-    """Return what reads the yaml files of a home's triggers."""
-    return partial(parse_settings, models=config.models)
+def parser_of(current: Callable[[], Config]) -> Parse:
+    """Return what reads the yaml files of a home's triggers; `current` gives the settings in force."""
+    return lambda text, name: parse_settings(text, name, models=current().models)
 
 
-def door_of(config: Config) -> Door:
-    """Return how triggers of a home hand in sessions."""
+def door_of(current: Callable[[], Config]) -> Door:
+    """Return how triggers of a home hand in sessions; `current` gives the settings in force."""
 
     def check(task: str) -> None:
-        check_cwd(parse_task(task, "task", models=config.models), "task")
+        check_cwd(parse_task(task, "task", models=current().models), "task")
 
-    return Door(str(config.spool_dir), check, config.spool.max_bytes)
+    return Door(str(current().spool_dir), check, current().spool.max_bytes)
 
 
 def parse_settings(text: str, name: str, *, models: Collection[str]) -> Settings:

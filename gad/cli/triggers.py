@@ -110,7 +110,7 @@ def _list(place: Place, as_json: bool) -> None:
     from gad.cli.trigger_file import parser_of
 
     home = place.home()
-    found = Finder(str(home), parser_of(place.config())).find()
+    found = Finder(str(home), parser_of(place.config)).find()
     running = held(str(place.spool()))
     whole = [_told(one, _store(home, one.name), running) for one in found.values()]
     # A file's name may be no text: such bytes are shown as question marks.
@@ -222,7 +222,7 @@ async def _rehearse(place: Place, name: str) -> Rehearsal:
         found,
         store.load(),
         home=str(config.home),
-        door=door_of(config),
+        door=door_of(lambda: config),
         environment=child_environment(os.environ, {"GAD_HOME": str(config.home)}),
         now=time.time,
     )
@@ -233,7 +233,7 @@ def _one(place: Place, name: str) -> tuple[Found, Store]:
     from gad.cli.trigger_file import parser_of
 
     home = place.home()
-    found = Finder(str(home), parser_of(place.config())).find()
+    found = Finder(str(home), parser_of(place.config)).find()
     if name not in found:
         there = f"there are: {', '.join(found)}" if found else f"there is none in {home / 'triggers'}"
         raise GadError(f"there is no trigger {name}; {there}")

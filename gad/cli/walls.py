@@ -15,7 +15,7 @@ from gad.errors import ConfigError
 from gad.home import CONFIG_NAME
 from gad.spool import names
 from gad.spool.kin import ancestors, options_of
-from gad.tools.sandbox import Launch, NoSandbox, Sandbox, Walls, trouble
+from gad.tools.sandbox import PRIVATE, Launch, NoSandbox, Sandbox, Walls, trouble
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,15 @@ def sandbox_trouble(config: Config, environ: Mapping[str, str]) -> str:
     return trouble(shutil.which("bwrap", path=environ.get("PATH")), network=config.sandbox.network)
 
 
-def choose_sandbox(config: Config, environ: Mapping[str, str], busy: Callable[[], Collection[str]]) -> Launch:
+def choose_sandbox(
+    config: Config,
+    environ: Mapping[str, str],
+    busy: Callable[[], Collection[str]],
+    current: Callable[[], Config] | None = None,
+) -> Launch:
     """Return how sessions' commands are started; `busy` names the sessions that are not over.
+
+    `current` gives the settings in force, which may name other key files by then.
 
     Raises ConfigError where gad.yaml insists on a sandbox and there is none.
     """
@@ -43,7 +50,7 @@ def choose_sandbox(config: Config, environ: Mapping[str, str], busy: Callable[[]
     problem = sandbox_trouble(config, environ)
     program = shutil.which("bwrap", path=environ.get("PATH"))
     if not problem and program is not None:
-        return Sandbox(program, SessionWalls(config, environ, busy), network=chosen.network)
+        return Sandbox(program, SessionWalls(config, environ, busy, current), network=chosen.network)
     if chosen.mode == "bwrap" or not chosen.network:
         key = "mode: bwrap" if chosen.mode == "bwrap" else "network: off"
         raise ConfigError(f"{CONFIG_NAME}: sandbox: {key} cannot be kept to: {problem}; or remove that line")
@@ -51,6 +58,14 @@ def choose_sandbox(config: Config, environ: Mapping[str, str], busy: Callable[[]
         log.warning("no sandbox for what agents run: %s; or say that none is wanted: sandbox: none", problem)
 
     return NoSandbox(problem, lambda session: is_confined(str(config.spool_dir), session))
+
+
+def own_temporary(launch: Launch, config: Config) -> tuple[str, ...]:
+    """Return the temporary directories of which each session's commands have their own, with nothing else in it."""
+    if not isinstance(launch, Sandbox):
+        return ()
+    others = [os.path.realpath(path) for path in (str(config.home), *config.sandbox.writable)]
+    return tuple(place for place in PRIVATE if not any(_within(path, os.path.realpath(place)) for path in others))
 
 
 def is_confined(spool: str, session: str) -> bool:
@@ -62,14 +77,20 @@ def is_confined(spool: str, session: str) -> bool:
 class SessionWalls:
     """What each session's commands find in the sandbox."""
 
-    def __init__(self, config: Config, environ: Mapping[str, str], busy: Callable[[], Collection[str]]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        environ: Mapping[str, str],
+        busy: Callable[[], Collection[str]],
+        current: Callable[[], Config] | None = None,
+    ) -> None:
         self._config = config
+        self._current = current or (lambda: config)
         self._spool = str(config.spool_dir)
         self._busy = busy
         home = config.home
-        keys = [model.key_file for model in config.models.values() if model.key_file]
         credentials = environ.get("CREDENTIALS_DIRECTORY")
-        self._hidden = (str(config.browser_dir), *keys, *([credentials] if credentials else []))
+        self._hidden = (str(config.browser_dir), *([credentials] if credentials else []))
         own = (home / CONFIG_NAME, config.memory_dir, config.triggers_dir, config.spool_dir / names.DAEMON_DIR)
         self._closed = (*map(str, own), *map(os.path.expanduser, UNITS))
         # What may lie below /tmp, and is needed: gad's home, its code and its Python.
@@ -88,7 +109,7 @@ class SessionWalls:
             open=() if confined else (self._spool, *self._config.sandbox.writable),
             fenced=(str(self._config.work_dir), *((self._spool,) if confined else ())),
             closed=(*self._closed, *closed),
-            hidden=self._hidden,
+            hidden=(*self._hidden, *(model.key_file for model in self._current().models.values() if model.key_file)),
             visible=self._visible,
             confined=confined,
         )

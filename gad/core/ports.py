@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from gad.core.messages import Assistant, Message, StopReason, Usage
 from gad.core.page import Acted, Sight
+from gad.core.redact import Secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ class ToolContext:
     `cwd` is where relative paths start; `work` is the session's scratch directory; `emit` streams
     text to output.txt while the tool runs; `environment` is what a child process may see; `limit` is how many
     characters of output the model is to get of this call at most; `memory` is None where there is none. `labels` are
-    the session's. A `confined` session writes below `cwd` and `work` only.
+    the session's. `secrets` must be out of an output before it is cut: half of one is not recognised. A `confined`
+    session writes below `cwd` and `work` only.
     """
 
     session: str
@@ -136,6 +138,7 @@ class ToolContext:
     limit: int = 10_000
     memory: Memory | None = None
     labels: tuple[str, ...] = ()
+    secrets: Secrets = field(default_factory=Secrets)
     confined: bool = False
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from dataclasses import fields as fields_of
 from typing import Any, Literal
 
 from gad.core.context import Plan
 from gad.core.messages import Assistant, StopReason, ToolCall, ToolResult, Usage, part_from_json, part_to_json
 from gad.core.task import TaskOptions
-from gad.errors import JournalDamaged
+from gad.errors import JournalDamaged, JournalTooNew
 
 VERSION = 1
 """The journal format's version, in every `begin` record."""
@@ -29,6 +30,7 @@ class Begin:
     `preamble` is what changes from session to session (date, directory); it opens the first user
     message, so that the system prompt never changes. `persist` asks the engine to send a model that
     gives up right after a failed call back to work once. `memory` is what is always told of long-term memory.
+    `gad` is the version of the gad that wrote this, `owner` the id of the user that the conversation belongs to.
     """
 
     at: float
@@ -38,6 +40,8 @@ class Begin:
     persist: bool = False
     memory: str = ""
     v: int = VERSION
+    gad: str = ""
+    owner: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +158,12 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool is about to run."""
+    """A tool is about to run. `allowed` says by which rule, or by which word of the user's, where one was needed."""
 
     at: float
     call: str
     name: str
+    allowed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +178,19 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question to the user. `call` is the ask_user call, or empty when the engine asks."""
+    """A question to the user. `call` is the ask_user call, or empty when the engine asks.
+
+    With `rules`, it is the call that needs permission by them, `keys` is what "always" will mean, and `exact` a
+    fingerprint of what the call would do, which leave is given for.
+    """
 
     at: float
     call: str
     question: str
     candidates: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    exact: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +335,7 @@ KINDS: Mapping[str, type[Record]] = {
     "ended": Ended,
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
+_FIELDS = {kind: frozenset(one.name for one in fields_of(kind)) for kind in KINDS.values()}
 
 
 def kind_of(record: Record) -> str:
@@ -335,7 +348,9 @@ def encode(record: Record) -> dict[str, Any]:
     head: dict[str, Any] = {"kind": kind_of(record)}
     match record:
         case Begin():
-            fields = {name: getattr(record, name) for name in ("at", "v", "session", "preamble", "persist", "memory")}
+            names = ("at", "v", "gad", "session", "preamble", "persist", "memory")
+            fields = {name: getattr(record, name) for name in names}
+            fields |= {} if record.owner is None else {"owner": record.owner}
             return head | fields | {"options": record.options.to_json()}
         case Answered():
             return head | {
@@ -355,15 +370,23 @@ def encode(record: Record) -> dict[str, Any]:
 
 
 def decode(data: object) -> Record:
-    """Read back what `encode` wrote. Raises JournalDamaged on anything else."""
+    """Read back what `encode` wrote.
+
+    Raises JournalTooNew on what a newer gad may have written, JournalDamaged on anything else.
+    """
     try:
         if not isinstance(data, dict):
             raise TypeError(f"expected an object, found {type(data).__name__}")
         fields = dict(data)
-        kind = KINDS[fields.pop("kind")]
+        word = fields.pop("kind")
+        if isinstance(word, str) and word not in KINDS:
+            raise JournalTooNew(f"a record of the unknown kind {word[:40]!r}")
+        kind = KINDS[word]
         if kind is Begin:
+            if isinstance(fields["v"], int) and fields["v"] > VERSION:
+                raise JournalTooNew(f"it has format {fields['v']}, and format {VERSION} is the newest known here")
             if fields["v"] != VERSION:
-                raise ValueError(f"journal version {fields['v']}, this gad reads version {VERSION}")
+                raise ValueError(f"no format of a journal: {fields['v']!r}")
             fields["options"] = TaskOptions.from_json(fields["options"])
         elif kind is Answered:
             fields["message"] = Assistant(tuple(_spoken(part) for part in fields.pop("parts")))
@@ -376,7 +399,9 @@ def decode(data: object) -> Record:
         elif kind is Calling:
             fields["plan"] = Plan(**fields["plan"])
         elif kind is Asked:
-            fields["candidates"] = tuple(fields["candidates"])
+            fields |= {name: tuple(fields[name]) for name in ("candidates", "rules", "keys") if name in fields}
+        if unknown := fields.keys() - _FIELDS[kind]:
+            raise JournalTooNew(f"a record of the kind {word!r} with the unknown {', '.join(sorted(unknown))[:80]}")
         return kind(**fields)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise JournalDamaged(f"not a journal record: {exc}") from exc

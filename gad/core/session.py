@@ -14,6 +14,7 @@ from gad.core.gate import Proof
 from gad.core.history import History
 from gad.core.limits import Allowance
 from gad.core.messages import Assistant, Message, Text, ToolCall, ToolResult, Usage
+from gad.core.permission import ANSWERED_OTHERWISE, Permissions
 from gad.core.ports import Question
 from gad.core.reach import Reach
 from gad.core.records import (
@@ -59,6 +60,8 @@ CRASHES = 3
 
 _CUT_OFF = "[your answer was cut off at the output limit; go on from where it stopped]"
 _SAID_MEANWHILE = "the user has said something meanwhile; it follows"
+NOT_ASKED = f"not run: the user's permission is needed, and {_SAID_MEANWHILE}"
+"""The result of a call that needs permission while something was said that the model has not seen."""
 PHASE = "start_long_term_update"
 """The tool that opens the phase in which memory may be written."""
 
@@ -73,6 +76,7 @@ class Session:
         self.state: State = "new"
         self.name = ""
         self.options = TaskOptions()
+        self.owner: int | None = None  # the user that it belongs to, by number
         self.since = 0.0
         self.began = 0.0
         self.told = ""  # what this conversation is always told of long-term memory
@@ -94,6 +98,7 @@ class Session:
         self.children: list[str] = []
         self.halted = False  # a stop was asked for since this round began, also after its end
         self.escalation = Escalation()
+        self.permissions = Permissions()
         self.history = History()
         self.proofs: list[Proof] = []  # every call's outcome: what memory may be written on
         self.phase_open = False  # whether this round may write into memory
@@ -156,6 +161,16 @@ class Session:
         return self.options.ask != "never"
 
     @property
+    def can_ask_leave(self) -> bool:
+        """True when somebody is there to permit a call. A child's parent is no such somebody: it is an agent."""
+        return self.can_ask and self.options.sponsor is None
+
+    @property
+    def unheard(self) -> bool:
+        """True when somebody has said what the model has not seen yet."""
+        return any(n for n, _ in self._inbox)
+
+    @property
     def public_state(self) -> str:
         """The state as status.txt names it: a file that was turned down shows until something else happens."""
         return "rejected" if self.rejection and self.state in RESTING else self.state
@@ -210,7 +225,7 @@ class Session:
             return RunTool(call, call.problem, note=note)
         if call.name == "code_run" and any(other.name == "code_run" for other in self._calls.before(call)):
             return RunTool(call, "not run: one code_run a turn; send it in the next turn", not_run=True)
-        if call.name == ASK and any(n for n, _ in self._inbox):
+        if call.name == ASK and self.unheard:
             return RunTool(call, f"not asked: {_SAID_MEANWHILE}", not_run=True)
         return RunTool(call, self.escalation.refusal(call, can_ask=self.can_ask), note=note)
 
@@ -234,6 +249,8 @@ class Session:
             raise InvalidStep(f"{kind} cannot follow in state {self.state}")
         if isinstance(record, ToolFinished) and self._calls.find(record.result.call_id) is None:
             raise InvalidStep(f"a result for {record.result.call_id}, which is not an open call")
+        if isinstance(record, Asked) and record.rules and self._calls.find(record.call) is None:
+            raise InvalidStep(f"permission is asked for {record.call}, which is not an open call")
         return following
 
     def record(self, record: Record) -> None:
@@ -251,6 +268,7 @@ class Session:
     def _on_begin(self, record: Begin) -> None:
         self.name = record.session
         self.began = record.at
+        self.owner = record.owner
         self.options = self.allowance.limits = record.options
         self.reach.model = record.options.model or ""
         self._preamble = record.preamble
@@ -272,9 +290,18 @@ class Session:
             self._for_script = len(self._inbox) + 1
         if self._preamble:
             text, self._preamble = f"{self._preamble}\n\n{text}", ""
-        if self.state == "asking" and self._asked_call and not self._stop:
+        waiting = self.permissions.waiting if self.state == "asking" and not self._stop else ""
+        if waiting:
+            refused = self.permissions.heard(text)
+            if refused:
+                self._calls.answer(waiting, "error", refused)
+            if refused == ANSWERED_OTHERWISE:
+                self._inbox.append((record.n, text))
+        elif self.state == "asking" and self._asked_call and not self._stop:
             self._calls.answer(self._asked_call, "ok", text)
+            self.permissions.spoken()
         else:
+            self.permissions.spoken()
             self._inbox.append((record.n, text))
         self._asked_call = ""
         self._empties = self._crashes = 0
@@ -355,6 +382,7 @@ class Session:
 
     def _on_tool_started(self, record: ToolStarted) -> None:
         self._calls.started = record.call
+        self.permissions.started()
 
     def _on_tool_finished(self, record: ToolFinished) -> None:
         result = record.result
@@ -375,13 +403,18 @@ class Session:
     def _on_asked(self, record: Asked) -> None:
         self._crashes = 0
         self.rejection = ""
-        if any(n for n, _ in self._inbox):  # something was said while the question was being put
+        if self.unheard:  # something was said while the question was being put
             self.state = "queued"
-            if record.call:
+            if record.rules:
+                self._calls.answer(record.call, "error", NOT_ASKED)
+            elif record.call:
                 self._calls.answer(record.call, "ok", _SAID_MEANWHILE)
             return
         self.state = "asking"
-        self._asked_call = record.call
+        if record.rules and (call := self._calls.find(record.call)) is not None:
+            self.permissions.asked(record, call)
+        else:
+            self._asked_call = record.call
         self.question = Question(record.question, record.candidates)
 
     def _on_judged(self, record: Judged) -> None:
@@ -443,6 +476,7 @@ class Session:
         # A stop that came later still stands when there is something it can stop.
         self._stop = self._stop if late and self._stop > (record.upto or 0) else 0
         self._asked_call = ""
+        self.permissions.drop()
         self.question = None
         if record.state != "done" and self.judged is not None and self.judged.ok:
             self.judged = None  # that all was well so far does not make a success of what failed then

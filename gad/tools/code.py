@@ -74,6 +74,7 @@ class CodeRun:
                 emit=context.emit,
                 spill_path=stem + ".txt",
                 limit=context.limit,
+                secrets=context.secrets,
                 kept=argv != command,
             )
         except (OSError, UnicodeEncodeError) as trouble:

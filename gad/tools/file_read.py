@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from gad.core.cut import line_mark
 from gad.core.ports import Outcome, ToolContext, ToolSchema
+from gad.core.redact import Secrets
 from gad.tools.encodings import binary_kind, detect
 from gad.tools.textfiles import encoding_meta, opened, perform, resolve
 
@@ -61,9 +62,11 @@ class _Line:
     text: str
     length: int
 
-    def kept(self) -> _Line:
-        """Drop what is not shown: many long lines would not fit into memory."""
-        return self if len(self.text) <= LINE_LIMIT else _Line(self.text[:LINE_LIMIT], self.length)
+    def kept(self, secrets: Secrets) -> _Line:
+        """Drop what is not shown: many long lines would not fit into memory, and secrets are nobody's business."""
+        text = secrets.redact(self.text)
+        length = self.length + len(text) - len(self.text)
+        return _Line(text[:LINE_LIMIT], length)
 
     def shown(self, limit: int) -> str:
         """Return the beginning, `limit` characters at most, and how much is gone."""
@@ -85,7 +88,7 @@ def _read(arguments: Mapping[str, Any], context: ToolContext, stopped: threading
             return Outcome("error", f"{path} is not text: {kind}, {size:,} bytes")
         encoding = detect(sample, whole=whole)
         first, lines, total, match = _window(
-            _lines(file, sample, encoding.name, len(encoding.bom), stopped), start, count, keyword
+            _lines(file, sample, encoding.name, len(encoding.bom), stopped), start, count, keyword, context.secrets
         )
     meta: dict[str, Any] = {"lines": total, **encoding_meta(encoding)}
     if not lines:
@@ -121,7 +124,9 @@ def _more(lines: int, start: int) -> str:
     return f"[{lines:,} more lines; read on with start={start}]"
 
 
-def _window(lines: Iterator[_Line], start: int, count: int, keyword: str | None) -> tuple[int, list[_Line], int, int]:
+def _window(
+    lines: Iterator[_Line], start: int, count: int, keyword: str | None, secrets: Secrets
+) -> tuple[int, list[_Line], int, int]:
     """Return the first line's number, the lines, how many the file has, and which of them is the one wanted."""
     before: deque[_Line] = deque(maxlen=min(CONTEXT_LINES, count // 3))
     wanted = re.compile(re.escape(keyword), re.IGNORECASE) if keyword is not None else None
@@ -130,12 +135,12 @@ def _window(lines: Iterator[_Line], start: int, count: int, keyword: str | None)
     for total, line in enumerate(lines, 1):
         if found:
             if len(found) < count:
-                found.append(line.kept())
+                found.append(line.kept(secrets))
         elif total >= start and (wanted is None or wanted.search(line.text)):
-            found = [*before, line.kept()]
+            found = [*before, line.kept(secrets)]
             first, match = total - len(before), total
         elif wanted is not None and before.maxlen:
-            before.append(line.kept())
+            before.append(line.kept(secrets))
     return first, found, total, match
 
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from gad.core.redact import Secrets
 from gad.tools.capture import Capture
 
 TERM_SECONDS = 2.0
@@ -60,19 +61,19 @@ async def run_command(
     spill_path: str,
     limit: int = 10_000,
     kept: bool = False,
+    secrets: Secrets | None = None,
 ) -> Finished:
     """Run a command to its end and return how it ended.
 
     `timeout` is in seconds. `limit` is in characters: output beyond it is cut, and output that is cut or beyond
-    `KEEP_FROM` is written whole to `spill_path`. `emit` gets the output while it comes. On time-out and on
-    cancellation the whole session gets TERM, and KILL after 2 s; this coroutine returns when it is dead. Processes
-    in the background stay alive after a normal exit. `kept` says that the command's first process only keeps watch over
-    the real one, as bubblewrap does: it is no receiver of TERM, and gives a signal's number as exit code 128 + number.
-    Raises OSError when the command cannot be started or the output
-    not be kept.
+    `KEEP_FROM` is written whole to `spill_path`. `emit` gets the output while it comes. `secrets` are kept out of all
+    of it. On time-out and on cancellation the whole session gets TERM, and KILL after 2 s; this coroutine returns when
+    it is dead. Processes in the background stay alive after a normal exit. `kept` says that the command's first process
+    only keeps watch over the real one, as bubblewrap does: it is no receiver of TERM, and gives a signal's number as
+    exit code 128 + number. Raises OSError when the command cannot be started or the output not be kept.
     """
     started = time.monotonic()
-    running = _Running(argv, cwd, environment, Capture(limit, spill_path, emit), kept)
+    running = _Running(argv, cwd, environment, Capture(limit, spill_path, emit), secrets or Secrets(), kept)
     timed_out = False
     try:
         try:
@@ -98,11 +99,18 @@ class _Running:
     """One child: its pipe, its pidfd, and the futures that say when it exited and when the output ended."""
 
     def __init__(
-        self, argv: Sequence[str], cwd: str, environment: Mapping[str, str], capture: Capture, kept: bool = False
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        environment: Mapping[str, str],
+        capture: Capture,
+        secrets: Secrets,
+        kept: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._kept = kept
         self._capture = capture
+        self._stream = secrets.stream()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._out, write_end = os.pipe()
         self._open = True
@@ -147,7 +155,7 @@ class _Running:
     def _on_output(self) -> None:
         try:
             chunk = os.read(self._out, _CHUNK)
-            self._capture.feed(self._decoder.decode(chunk, final=not chunk))
+            self._take(chunk)
         except BlockingIOError:
             return
         except Exception as trouble:
@@ -163,6 +171,10 @@ class _Running:
             if not self._ended.done():
                 self._ended.set_result(None)
 
+    def _take(self, chunk: bytes) -> None:
+        text = self._stream.feed(self._decoder.decode(chunk, final=not chunk))
+        self._capture.feed(text if chunk else text + self._stream.rest())
+
     def _stop_reading(self) -> None:
         if self._open:
             self._loop.remove_reader(self._out)
@@ -176,7 +188,7 @@ class _Running:
         if self._ended.done():
             self._ended.result()
             return
-        self._capture.feed(self._decoder.decode(b"", final=True))
+        self._take(b"")
         # A child in the background would die of SIGPIPE if its output had no reader: read on, into nothing.
         self._loop.remove_reader(self._out)
         self._loop.add_reader(self._out, _discard, self._loop, self._out)
@@ -200,7 +212,8 @@ class _Running:
                 sent.clear()
             elif self._kept:  # what dies with its keeper could not tidy up
                 groups.discard(self.pid)
-                _signal_kept(self.pid, told)
+                if not told:  # once, as a group gets it: what tidies up starts processes of its own
+                    told = _signal_kept(self.pid)
             _signal_groups(groups, signal.SIGKILL if late else signal.SIGTERM, sent)
             try:
                 await asyncio.sleep(delay if late else max(0.0, min(delay, TERM_SECONDS - spent)))
@@ -264,13 +277,13 @@ def _signal_groups(groups: set[int], number: int, sent: set[tuple[int, int]]) ->
                 os.killpg(group, number)
 
 
-def _signal_kept(session: int, told: set[int]) -> None:
-    """Send TERM to those of the leader's group that have not got it, the leader left out."""
-    for pid, group in _members(session):
-        if group == session != pid and pid not in told:
-            told.add(pid)
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGTERM)
+def _signal_kept(session: int) -> set[int]:
+    """Send TERM to the leader's group, the leader left out, and return who is in it."""
+    found = {pid for pid, group in _members(session) if group == session != pid}
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+    return found
 
 
 def _groups(session: int) -> set[int]:

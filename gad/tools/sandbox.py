@@ -17,7 +17,8 @@ from typing import Protocol
 BASE = ("--unshare-user", "--unshare-ipc", "--die-with-parent", "--cap-drop", "ALL")
 _UNSET = ("TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 """Variables that name what is not there inside."""
-_TEMPORARY = ("/tmp", "/var/tmp")
+PRIVATE = ("/tmp", "/var/tmp")
+"""Directories of which a session has its own inside."""
 _RUN = "/run"
 """Where services listen: a command that reaches systemd, D-Bus or Docker is outside."""
 _PROBE_SECONDS = 10.0
@@ -137,7 +138,7 @@ def _kinds(cwd: str, work: str, walls: Walls) -> dict[str, str]:
     fenced = {real(path) for path in walls.fenced if os.path.isdir(path)}
     writable = {path for path in map(real, (cwd, work, *walls.open)) if os.path.isdir(path)}
     writable = {path for path in writable if not any(_within(path, wall) for wall in shut)}
-    kinds = {real(path): "private" for path in (*_TEMPORARY, _RUN) if os.path.isdir(path)}
+    kinds = {real(path): "private" for path in (*PRIVATE, _RUN) if os.path.isdir(path)}
     kinds |= {path: "seen" for path in map(real, (*walls.visible, *_resolver())) if path not in kinds}
     kinds |= dict.fromkeys(fenced, "ro") | dict.fromkeys(writable, "rw") | shut
     # A directory that holds a mount can be renamed, and another one put in its place, unless it is a mount itself.

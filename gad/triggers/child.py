@@ -162,6 +162,11 @@ def _trace(exc: BaseException, path: str) -> str:
 
 def main() -> None:
     """Serve the host until it is gone."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        _serve()
+
+
+def _serve() -> None:
     host = _Host(socket.socket(fileno=int(sys.argv[1])))
     begin = host.read()
     _die_with_host(begin["host"])

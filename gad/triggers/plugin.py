@@ -78,7 +78,7 @@ class Trigger:
         return None if name is None else str(name)
 
     def log(self, text: str) -> None:
-        """Write a line to the daemon's log, as a warning. What is merely printed shows there with `gad up -v`."""
+        """Write a line to the daemon's log, as a warning. What is merely printed shows there at level `info`."""
         print(text, file=sys.stderr, flush=True)
 
     def skip(self, reason: str) -> None:

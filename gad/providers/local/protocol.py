@@ -25,6 +25,9 @@ AFTER_ERROR = "That failed. Correct the cause and try again."
 _PREAMBLE = re.compile(r"\A\[[^\n]*; cwd ([^\n]*)\]\n\n")
 """The line that opens a session (date, directory): a small model looks for its task in it, and goes astray."""
 
+_CONTROL = re.compile(r"<\|(?=\w+\|>)")
+"""How the words begin by which the model is told who speaks: its server reads them in any text."""
+
 _HOW = """\
 You do the user's task on this machine, one action at a time. Every reply is exactly one action: its name on the \
 first line, then its parameters. After each result, reply with the next action.
@@ -73,15 +76,20 @@ def render_messages(messages: Sequence[Message], anchor: str = "") -> list[Messa
     rendered: list[Message] = []
     for message in messages:
         if isinstance(message, Assistant):
-            rendered.append(Assistant((Text(_said(message)),)))
+            rendered.append(Assistant((Text(_plain(_said(message))),)))
             continue
-        rendered.append(User((Text("\n".join(_told(part) for part in message.parts)),)))
+        rendered.append(User((Text(_plain("\n".join(_told(part) for part in message.parts))),)))
         if len(rendered) >= 4 and all(map(_all_failed, message.parts)) and rendered[-2] == rendered[-4]:
             del rendered[-4:-2]  # the same mistake twice in view is an example to follow: show it once
     if anchor and rendered and isinstance(last := rendered[-1], User):
         text = "".join(part.text for part in last.parts if isinstance(part, Text))
-        rendered[-1] = User((Text(f"{text}\n{anchor}"),))
+        rendered[-1] = User((Text(f"{text}\n{_plain(anchor)}"),))
     return rendered
+
+
+def _plain(text: str) -> str:
+    """Return text in which nothing is a word of control: `<|im_start|>` would end the message and begin another's."""
+    return _CONTROL.sub("<| ", text)
 
 
 def _all_failed(part: ToolResult | Text) -> bool:
