@@ -282,8 +282,10 @@ def test_a_timeout_names_the_holder(root: Path) -> None:
 
 def test_whoever_comes_back_at_once_lets_others_in(tmp_path: Path) -> None:
     turns: list[int] = []
+    all_there = threading.Barrier(4)
 
     def work(name: int) -> None:
+        all_there.wait()
         for _ in range(60):
             with MemoryLock(str(tmp_path / "lock"), f"thread {name}"):
                 turns.append(name)
