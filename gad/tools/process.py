@@ -280,7 +280,7 @@ def _signal_groups(groups: set[int], number: int, sent: set[tuple[int, int]]) ->
 def _signal_kept(session: int) -> set[int]:
     """Send TERM to the leader's group, the leader left out, and return who is in it."""
     found = {pid for pid, group in _members(session) if group == session != pid}
-    for pid in found:
+    for pid in sorted(found):  # a shell before what it waits for: else it could end well before its own turn comes
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGTERM)
     return found
