@@ -131,18 +131,23 @@ class Keeper:
             self._damaged.add(journal)
             return
         if summary is not None:
-            path = self._archive.keep(
-                journal,
-                session=session,
-                labels=summary.labels,
-                outcome=summary.outcome,
-                turns=summary.turns,
-                tokens=summary.tokens,
-                task=summary.task,
-                began=summary.began,
-                ended=summary.ended,
-            )
+            path = keep(self._archive, journal, session, summary)
             sizes[path] = size  # when it has grown meanwhile, the next call archives it again
+
+
+def keep(archive: Archive, journal: str, session: str, summary: Summary) -> str:
+    """Archive a journal as its summary tells of it, and return its path in memory. Raises what `Archive.keep` does."""
+    return archive.keep(
+        journal,
+        session=session,
+        labels=summary.labels,
+        outcome=summary.outcome,
+        turns=summary.turns,
+        tokens=summary.tokens,
+        task=summary.task,
+        began=summary.began,
+        ended=summary.ended,
+    )
 
 
 def summarise(journal: str) -> Summary | None:

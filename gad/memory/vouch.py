@@ -9,7 +9,7 @@ from typing import Any
 
 from gad.errors import GadError
 from gad.memory.archive import Archive, began_at, place
-from gad.memory.keeper import summarise
+from gad.memory.keeper import keep, summarise
 
 
 class Vouch:
@@ -34,17 +34,7 @@ class Vouch:
             self._listed = {entry.path for entry in self._archive.entries()}
         if path in self._listed and self._holds(path, journal):
             return
-        self._archive.keep(
-            journal,
-            session=session,
-            labels=summary.labels,
-            outcome=summary.outcome,
-            turns=summary.turns,
-            tokens=summary.tokens,
-            task=summary.task,
-            began=summary.began,
-            ended=summary.ended,
-        )
+        keep(self._archive, journal, session, summary)
         if not self._holds(path, journal):
             raise GadError(f"{path} in memory is not what {journal} is, though it was just archived; look at the disk")
 
